@@ -1,0 +1,69 @@
+"""Quantization types of GGUF tensors and how their blocks are laid out.
+
+A tensor's row is a run of blocks; a block is a few fields (scales, quants, high bits…). On the GPU each field has a
+plane of its own: the same field of all blocks of a row side by side, rows padded to whole u32 words. The loader only
+needs the byte ranges below for that; what the bytes mean is known by `shaders/quants/<type>.wgsl` alone.
+
+Block formats: llama.cpp, ggml/src/ggml-common.h.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Field:
+    """A run of bytes within a block that becomes a plane."""
+
+    name: str
+    offset: int
+    """bytes from the start of the block"""
+    size: int
+    """bytes in each block"""
+
+
+@dataclass(frozen=True)
+class QuantType:
+    """A tensor type as GGUF spells it."""
+
+    name: str
+    ggml_id: int
+    block: int
+    """elements in a block"""
+    fields: tuple[Field, ...]
+
+    @property
+    def block_bytes(self) -> int:
+        return sum(field.size for field in self.fields)
+
+    @property
+    def is_float(self) -> bool:
+        return self.block == 1
+
+    def row_bytes(self, elements: int) -> int:
+        """Bytes of a row of `elements` in the file; `elements` must be a multiple of the block."""
+        return elements // self.block * self.block_bytes
+
+
+def _type(name: str, ggml_id: int, block: int, **sizes: int) -> QuantType:
+    fields, offset = [], 0
+    for field, size in sizes.items():
+        fields.append(Field(field, offset, size))
+        offset += size
+    return QuantType(name, ggml_id, block, tuple(fields))
+
+
+_TYPES = (
+    _type("F32", 0, 1, values=4),
+    _type("F16", 1, 1, values=2),
+    _type("BF16", 30, 1, values=2),
+    _type("Q4_0", 2, 32, scale=2, quants=16),
+    _type("Q4_1", 3, 32, scale_min=4, quants=16),
+    _type("Q5_0", 6, 32, scale=2, high=4, quants=16),
+    _type("Q5_1", 7, 32, scale_min=4, high=4, quants=16),
+    _type("Q8_0", 8, 32, scale=2, quants=32),
+    _type("Q4_K", 12, 256, scale_min=4, scales=12, quants=128),
+    _type("Q6_K", 14, 256, quants=128, high=64, scales=16, scale=2),
+)
+
+QUANT_TYPES: dict[str, QuantType] = {t.name: t for t in _TYPES}
+BY_GGML_ID: dict[int, QuantType] = {t.ggml_id: t for t in _TYPES}
