@@ -1,0 +1,74 @@
+# Each target sets up what it needs first. PYTHON=/path/to/python3 chooses the interpreter for .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+MODEL := smollm2
+PROMPT := Why is the sky blue? Answer in two sentences.
+SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
+ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVER_FILES=$(SWIFTSHADER)
+SETUP := tools/setup.sh
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow test-dawn test-wheel lint format bench bench-compare setup clean
+
+help: ## show this
+	@echo "make TARGET, where TARGET is:"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: $(VENV)/.ready-dev ## set up .venv for working on the project
+
+$(VENV)/.ready: pyproject.toml $(SETUP)
+	@$(SETUP) run
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml $(SETUP)
+	@$(SETUP) dev
+	@touch $@ $(VENV)/.ready
+
+demo: $(VENV)/.ready ## set up, fetch the default model and answer a prompt
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/wgpu-engine run $(MODEL) "$(PROMPT)"
+
+test: $(VENV)/.ready-dev ## set up and run all tests but the slow ones
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(VENV)/.ready-dev ## the sweeps that take minutes
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	$(BIN)/pytest -m slow
+
+test-dawn: $(VENV)/.ready-dev ## the kernels' tests on Dawn and its compiler Tint, which browsers use
+	@$(SETUP) dawn
+	$(ON_DAWN) $(BIN)/pytest -m "not slow" tests/gpu tests/ops
+
+test-wheel: $(VENV)/.ready-dev ## build the wheel and try it away from the checkout
+	@rm -rf build/wheel
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(BIN)/pip install --quiet --no-deps --target build/wheel/site build/wheel/*.whl
+	cd build/wheel && PYTHONPATH=site $(CURDIR)/$(BIN)/python $(CURDIR)/tools/check_wheel.py
+
+lint: $(VENV)/.ready-dev ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.ready-dev ## let ruff format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.ready ## how fast the default model runs here
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/wgpu-engine bench $(MODEL)
+
+bench-compare: $(VENV)/.ready-dev ## the same beside llama.cpp, with ratios
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/python benchmarks/compare.py
+
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

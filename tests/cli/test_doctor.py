@@ -1,0 +1,156 @@
+"""`wgpu-engine doctor`: adapters, known answers and the verdict."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from wgpu_engine.cli import drivers
+from wgpu_engine.errors import DeviceLostError, NoAdapterError
+from wgpu_engine.gpu.device import AdapterInfo, Limits
+
+Cli = Callable[..., Result]
+
+
+@dataclass
+class Answer:
+    kernel: str
+    passed: bool
+    error: float
+
+
+@dataclass
+class Machine:
+    """What the stand-ins for the driver and the kernels say."""
+
+    adapters: list[AdapterInfo]
+    answers: list[Answer] = field(default_factory=lambda: [Answer("rms_norm", True, 1e-6), Answer("rope", True, 0.0)])
+    error: Exception | None = None
+    closed: int = 0
+
+
+GPU = AdapterInfo(
+    0, "Blue[bold] GPU", "discrete", "Vulkan", "blue 1.2", frozenset({"shader-f16", "subgroup"}), Limits()
+)
+CPU = AdapterInfo(1, "Soft Raster", "cpu", "Vulkan", "soft 3.4")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    state = Machine([GPU, CPU])
+
+    def choose(selector: str | None) -> tuple[AdapterInfo, Any]:
+        for adapter in state.adapters:
+            if selector in (None, str(adapter.index)):
+                return adapter, None
+        raise NoAdapterError("no adapter fits: choose another")
+
+    def close() -> None:
+        state.closed += 1
+
+    def run(device: Any) -> list[Answer]:
+        if state.error:
+            raise state.error
+        return state.answers
+
+    def module(name: str, **members: Any) -> None:
+        made = ModuleType(name)
+        vars(made).update(members)
+        monkeypatch.setitem(sys.modules, name, made)
+
+    module("wgpu_engine.gpu.adapters", list_adapters=lambda: state.adapters, choose_adapter=choose)
+    module("wgpu_engine.gpu.native", open_device=lambda selector: SimpleNamespace(close=close))
+    module("wgpu_engine.ops.known_answers", run_known_answers=run)
+    return state
+
+
+def test_all_is_well(cli: Cli, machine: Machine) -> None:
+    result = cli("doctor", env={"COLUMNS": "120"})
+    assert result.exit_code == 0 and machine.closed == 1
+    assert "Blue[bold] GPU" in result.stdout and "Soft Raster" in result.stdout
+    assert "shader-f16, subgroup" in result.stdout and "128.0 MiB" in result.stdout
+    assert "OK: models run rightly on Blue[bold] GPU: all 2 kernels give the known answers." in result.stdout
+
+
+def test_wrong_numbers_are_no_verdict_to_live_with(cli: Cli, machine: Machine) -> None:
+    machine.answers.append(Answer("matmul_q4_k", False, 0.25))
+    result = cli("doctor", env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert "NOT OK: 1 of 3 kernels compute wrong numbers on Blue[bold] GPU: matmul_q4_k." in result.stdout
+    assert "WRONG" in result.stdout and "Update the driver (blue 1.2)" in result.stdout
+
+
+def test_an_adapter_that_fails_is_told_of(cli: Cli, machine: Machine) -> None:
+    machine.error = DeviceLostError("the device is gone")
+    result = cli("doctor", env={"COLUMNS": "200"})
+    assert result.exit_code == 2 and "NOT OK: the device is gone." in result.stdout and machine.closed == 1
+
+
+def test_a_cpu_is_fine_but_slow(cli: Cli, machine: Machine) -> None:
+    result = cli("doctor", "--device", "1", env={"COLUMNS": "200"})
+    assert result.exit_code == 0 and "OK: " in result.stdout and "It is no GPU" in result.stdout
+
+
+def test_no_adapter(cli: Cli, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.adapters = []
+    monkeypatch.setattr("wgpu_engine.cli.doctor.remedy", lambda: "install one")
+    result = cli("doctor")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: no WebGPU adapter was found: install one\n"
+
+    report = json.loads(cli("doctor", "--json").stdout)
+    assert report["adapters"] == [] and report["chosen"] is None
+    assert report["verdict"] == {"ok": False, "summary": "no WebGPU adapter was found", "remedy": "install one"}
+
+
+def test_a_device_that_is_not_there(cli: Cli, machine: Machine) -> None:
+    result = cli("doctor", "--device", "7")
+    assert result.exit_code == 2 and result.stderr == "error: no adapter fits: choose another\n"
+
+
+def test_json(cli: Cli, machine: Machine) -> None:
+    report = json.loads(cli("doctor", "--json").stdout)
+    assert [adapter["name"] for adapter in report["adapters"]] == ["Blue[bold] GPU", "Soft Raster"]
+    assert report["adapters"][0]["features"] == ["shader-f16", "subgroup"]
+    assert report["adapters"][0]["limits"]["storage_buffers"] == 8
+    assert report["chosen"] == 0 and report["verdict"]["ok"] is True
+    assert report["known_answers"][0] == {"kernel": "rms_norm", "passed": True, "error": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("platform", "words"), [("darwin", "Metal"), ("win32", "NVIDIA, AMD or Intel"), ("linux", "mesa-vulkan-drivers")]
+)
+def test_remedies_by_system(monkeypatch: pytest.MonkeyPatch, platform: str, words: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(drivers, "_is_wsl", lambda: False)
+    monkeypatch.setattr(drivers, "_distribution", lambda: {"debian"})
+    assert words in drivers.remedy()
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ({"linuxmint", "ubuntu"}, "apt-get"),
+        ({"nobara", "fedora"}, "dnf"),
+        ({"arch"}, "pacman"),
+        ({"opensuse-leap", "suse"}, "zypper"),
+        ({"alpine"}, "glibc"),
+        (set(), "Vulkan loader"),
+    ],
+)
+def test_remedies_by_distribution(monkeypatch: pytest.MonkeyPatch, family: set[str], words: str) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(drivers, "_is_wsl", lambda: False)
+    monkeypatch.setattr(drivers, "_distribution", lambda: family)
+    assert words in drivers.remedy()
+
+
+def test_wsl_is_told_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(drivers, "_is_wsl", lambda: True)
+    assert "Windows" in drivers.remedy()

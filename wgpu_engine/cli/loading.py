@@ -1,0 +1,21 @@
+"""Opening a model for a command."""
+
+from typing import TYPE_CHECKING
+
+from wgpu_engine.cli.options import ModelOptions
+from wgpu_engine.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from wgpu_engine.engine.llm import LLM
+
+
+def open_llm(model: str, options: ModelOptions) -> "LLM":
+    """Load `model` onto the chosen adapter, with progress bars.
+
+    Raises:
+        EngineError: no such model, a damaged one, no adapter, or too little memory.
+    """
+    from wgpu_engine.engine.llm import LLM
+
+    with ProgressDisplay() as progress:
+        return LLM(model, **options.keywords(), progress=progress)

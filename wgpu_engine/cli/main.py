@@ -1,0 +1,112 @@
+"""The command `wgpu-engine`: its commands, and how errors leave it."""
+
+import contextlib
+import functools
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from wgpu_engine import __version__
+from wgpu_engine.cli.bench import bench
+from wgpu_engine.cli.chat import chat
+from wgpu_engine.cli.doctor import doctor
+from wgpu_engine.cli.info import info
+from wgpu_engine.cli.models import list_models, remove
+from wgpu_engine.cli.options import grouped
+from wgpu_engine.cli.pull import pull
+from wgpu_engine.cli.run import run
+from wgpu_engine.cli.terminal import complain
+from wgpu_engine.errors import EngineError
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="wgpu-engine",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, its errors turned into one sentence on stderr and an exit code.
+
+    `WGPU_ENGINE_DEBUG=1` shows the traceback too.
+    """
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        try:
+            command(**values)
+        except EngineError as error:
+            if os.environ.get("WGPU_ENGINE_DEBUG"):
+                traceback.print_exception(error)
+            complain(str(error))
+            raise typer.Exit(EXIT_ERROR) from error
+        except BrokenPipeError as error:
+            _discard_stdout()
+            raise typer.Exit(EXIT_ERROR) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+
+    return call
+
+
+def _discard_stdout() -> None:
+    """Nobody reads on: keep the interpreter from failing again when it flushes at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "pull": pull,
+    "list": list_models,
+    "rm": remove,
+    "info": info,
+    "run": run,
+    "chat": chat,
+    "bench": bench,
+    "doctor": doctor,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(guarded(grouped(_command)))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"wgpu-engine {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def overview(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Language models on any GPU, through WebGPU: Vulkan, Metal or DirectX 12, without CUDA.
+
+    Examples:
+      wgpu-engine pull smollm2
+      wgpu-engine run smollm2 "Why is the sky blue?"
+      wgpu-engine chat smollm2
+      wgpu-engine doctor
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
