@@ -1,0 +1,65 @@
+{# What becomes of 32 features of a column, four in each thread of a cluster: stored, gated, or added to the residual
+   stream with the next norm's input written along. Every thread of the workgroup calls `finish`. #}
+fn column_count() -> u32 {
+  return ${"output_count()" if gather else "row_count()"};
+}
+
+fn source_row(column: u32) -> u32 {
+  return ${"output_row(column)" if gather else "column"};
+}
+{% if normed %}
+{% include "norm_factor.wgsl" %}
+{% endif %}
+{% if epilogue == "gate" %}
+{% with codec = out_codec, width = features %}
+{% include "activation.wgsl" %}
+{% endwith %}
+{% elif epilogue == "residual_norm" %}
+{% with codec = out_codec, width = features %}
+{% include "normed_activation.wgsl" %}
+{% endwith %}
+{% endif %}
+
+fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<f32>${", up_sums: vec4<f32>" if ports == 2 else ""}) {
+  let first = block * 32u + 4u * lane;
+  let live = column < column_count() && first < ${first_block * 32 + part}u;
+  var values = sums;
+{% if ports == 2 %}
+  var up = up_sums;
+{% endif %}
+{% if normed %}
+  let factor = norm_factor(row);
+  values *= factor;
+{% if ports == 2 %}
+  up *= factor;
+{% endif %}
+{% endif %}
+{% if bias %}
+  values += bias[${out_offset // 4 if out_offset is defined else 0}u + block * 8u + lane];
+{% if ports == 2 %}
+  up += bias[${features // 4}u + block * 8u + lane];
+{% endif %}
+{% endif %}
+{% if features % 4 %}
+  values = select(vec4<f32>(0.0), values, vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(${features}u));
+{% endif %}
+{% if epilogue == "store" %}
+  if (live) {
+    out[column * ${out_stride // 4}u + ${out_offset // 4}u + block * 8u + lane] = values;
+  }
+{% elif epilogue == "gate" %}
+  write_activation(column, block, lane, thread, live, ${gate}(values) * up);
+{% else %}
+  let i = column * ${(features + 3) // 4}u + block * 8u + lane;
+  if (live) {
+    values += x[i];
+    x[i] = values;
+  }
+{% if epilogue == "residual_norm" %}
+  write_normed(column, block, lane, thread, live, values);
+{% endif %}
+{% endif %}
+}
+{% if epilogue == "gate" %}
+{% include "matmul/gates.wgsl" %}
+{% endif %}

@@ -1,0 +1,45 @@
+{# Copies one field of a chunk of raw blocks into its plane, a thread a word. `granule` is the largest power of two, up to
+   4, that divides the field's place and size: how many bytes can be moved at once. #}
+@group(0) @binding(0) var<storage, read> raw: array<u32>;
+@group(0) @binding(1) var<storage, read_write> plane: array<u32>;
+@group(0) @binding(2) var<storage, read> shape: array<u32>;
+
+fn raw_byte(i: u32) -> u32 {
+  return (raw[i >> 2u] >> (8u * (i & 3u))) & 255u;
+}
+
+fn raw_half(i: u32) -> u32 {
+  return (raw[i >> 2u] >> (8u * (i & 2u))) & 0xffffu;
+}
+
+// Byte of the chunk where byte i of the field's row is.
+fn place(row: u32, i: u32) -> u32 {
+  return row * shape[5] + i / ${size}u * ${block_bytes}u + ${offset}u + i % ${size}u;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  // shape: rows of the chunk, first row in the plane, start of the plane, words between its rows, bytes in its rows,
+  // bytes between rows of the chunk
+  let i = (workgroup.y * 65535u + workgroup.x) * 64u + thread;
+  let words = (shape[4] + 3u) / 4u;
+  let row = i / words;
+  if (row >= shape[0]) {
+    return;
+  }
+  let at = 4u * (i % words);
+  var value = 0u;
+{% if granule == 4 %}
+  value = raw[place(row, at) >> 2u];
+{% elif granule == 2 %}
+  value = raw_half(place(row, at));
+  if (at + 2u < shape[4]) {
+    value |= raw_half(place(row, at + 2u)) << 16u;
+  }
+{% else %}
+  for (var byte = 0u; byte < min(4u, shape[4] - at); byte++) {
+    value |= raw_byte(place(row, at + byte)) << (8u * byte);
+  }
+{% endif %}
+  plane[shape[2] + (shape[1] + row) * shape[3] + i % words] = value;
+}

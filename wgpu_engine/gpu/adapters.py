@@ -1,0 +1,72 @@
+"""Which adapter to run on: the discrete GPU first, or the one that was asked for by index or name."""
+
+import os
+from types import ModuleType
+from typing import Any
+
+from wgpu_engine.errors import NoAdapterError
+from wgpu_engine.gpu.device import AdapterInfo, Limits
+
+_KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
+_PREFERENCE = ("discrete", "integrated", "other", "cpu")
+_FEATURES = ("shader-f16", "subgroup", "subgroups", "timestamp-query")
+_HOW_TO_GET_ONE = "install a Vulkan driver (Debian: mesa-vulkan-drivers) or run `wgpu-engine doctor`"
+
+
+def wgpu_module() -> ModuleType:
+    """wgpu-py, or its twin over Dawn where WGPU_ENGINE_BACKEND=dawn."""
+    if os.environ.get("WGPU_ENGINE_BACKEND") == "dawn":
+        import wgpudawn
+
+        return wgpudawn  # type: ignore[no-any-return]
+    import wgpu
+
+    return wgpu
+
+
+def _describe(index: int, adapter: Any) -> AdapterInfo:
+    info, limits = adapter.info, adapter.limits
+    return AdapterInfo(
+        index=index,
+        name=info.get("device") or info.get("description") or "unknown",
+        kind=_KINDS.get(info.get("adapter_type", ""), "other"),
+        backend=info.get("backend_type", ""),
+        driver=info.get("description", ""),
+        features=frozenset(f for f in _FEATURES if f in adapter.features),
+        limits=Limits(
+            buffer_bytes=limits["max-buffer-size"],
+            binding_bytes=limits["max-storage-buffer-binding-size"],
+            storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+            invocations=limits["max-compute-invocations-per-workgroup"],
+            workgroup_bytes=limits["max-compute-workgroup-storage-size"],
+        ),
+    )
+
+
+def _enumerate() -> list[tuple[AdapterInfo, Any]]:
+    adapters = [a for a in wgpu_module().gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
+    return [(_describe(index, adapter), adapter) for index, adapter in enumerate(adapters)]
+
+
+def list_adapters() -> list[AdapterInfo]:
+    """Every adapter that WebGPU can use here, in the driver's order; OpenGL's are left out, since compute is partial."""
+    return [info for info, _ in _enumerate()]
+
+
+def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]:
+    """The adapter with this index or with this text in its name; without a selector the most capable kind.
+
+    Raises:
+        NoAdapterError: there is none at all, or none that the selector fits.
+    """
+    found = _enumerate()
+    if not found:
+        raise NoAdapterError(f"No WebGPU adapter was found: {_HOW_TO_GET_ONE}.")
+    if selector is None:
+        return min(found, key=lambda pair: _PREFERENCE.index(pair[0].kind))
+    text = str(selector)
+    for info, adapter in found:
+        if text == str(info.index) if text.isdigit() else text.lower() in info.name.lower():
+            return info, adapter
+    names = ", ".join(f"{info.index}: {info.name}" for info, _ in found)
+    raise NoAdapterError(f"No adapter fits --device {text!r}; there are {names}.")

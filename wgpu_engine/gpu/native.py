@@ -1,0 +1,234 @@
+"""The device on the desktop, through wgpu-py."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from wgpu_engine.errors import DeviceError, DeviceLostError, EngineError, OutOfMemoryError
+from wgpu_engine.gpu.adapters import choose_adapter, wgpu_module
+from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Shader
+from wgpu_engine.gpu.probe import probe_subgroup_size
+from wgpu_engine.gpu.wgsl import binding_types
+from wgpu_engine.platform.source import ByteSource
+
+UPLOAD_CHUNK = 16 << 20
+"""bytes written between two waits: staging memory lasts until the write is done"""
+
+_T = TypeVar("_T")
+
+
+class NativePlan:
+    """Pipelines, bind groups and grids in order."""
+
+    def __init__(self, steps: list[tuple[Any, Any, int, int, int]], label: str) -> None:
+        self.steps = steps
+        self.label = label
+
+    @property
+    def dispatches(self) -> int:
+        return len(self.steps)
+
+
+class NativePending:
+    """A mapped copy on its way."""
+
+    def __init__(self, staging: Any, size: int, promise: Any) -> None:
+        self.staging, self.size, self.promise = staging, size, promise
+
+
+class NativeDevice:
+    """See `wgpu_engine.gpu.device.Device`."""
+
+    def __init__(self, info: AdapterInfo, device: Any, limits: Limits, dialect: str) -> None:
+        self.adapter = info
+        self.limits = limits
+        self.dialect = dialect
+        self.subgroup_size = 0
+        self._wgpu = wgpu_module()
+        self._device = device
+        self._queue = device.queue
+        self._buffers: set[Any] = set()
+        self._kernels: dict[str, tuple[Any, Any]] = {}
+        self._staging: dict[int, list[Any]] = {}
+
+    @property
+    def buffers(self) -> int:
+        """How many buffers are alive."""
+        return len(self._buffers)
+
+    def buffer(self, size: int, label: str) -> Buffer:
+        size = max(16, size + -size % 16)
+        if size > self.limits.buffer_bytes:
+            raise OutOfMemoryError(
+                f"A buffer of {size >> 20} MiB ({label}) is more than the {self.limits.buffer_bytes >> 20} MiB that this "
+                "adapter allows: use a smaller model or --ctx-size."
+            )
+        usage = self._wgpu.BufferUsage
+        flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        buffer = self._guard(label, lambda: self._device.create_buffer(label=label, size=size, usage=flags))
+        self._buffers.add(buffer)
+        return buffer  # type: ignore[no-any-return]
+
+    def free(self, buffer: Buffer) -> None:
+        self._buffers.discard(buffer)
+        buffer.destroy()  # type: ignore[attr-defined]
+
+    def write(self, buffer: Buffer, offset: int, data: bytes | bytearray | memoryview) -> None:
+        self._guard("write", lambda: self._queue.write_buffer(buffer, offset, data))
+
+    async def upload(self, buffer: Buffer, offset: int, source: ByteSource, start: int, length: int) -> None:
+        for done in range(0, length, UPLOAD_CHUNK):
+            size = min(UPLOAD_CHUNK, length - done)
+            data = await source.read(start + done, size)
+            whole = size & ~3
+            if whole:
+                self.write(buffer, offset + done, data[:whole])
+            if size > whole:
+                self.write(buffer, offset + done + whole, bytes(data[whole:]).ljust(4, b"\0"))
+            await self.flush()
+
+    async def flush(self) -> None:
+        def wait() -> None:
+            self._queue.submit([])
+            self._queue.on_submitted_work_done_sync()
+
+        self._guard("flush", wait)
+
+    def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
+        return NativePlan([self._record(dispatch) for dispatch in dispatches], label)
+
+    def _record(self, dispatch: Dispatch) -> tuple[Any, Any, int, int, int]:
+        pipeline, layout = self._kernel(dispatch.shader)
+        entries = [
+            {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
+            for number, buffer in enumerate(dispatch.buffers)
+        ]
+        name = dispatch.shader.name
+        group = self._guard(
+            name, lambda: self._device.create_bind_group(label=name, layout=layout, entries=entries)
+        )
+        return (pipeline, group, *dispatch.grid)
+
+    def _kernel(self, shader: Shader) -> tuple[Any, Any]:
+        kernel = self._kernels.get(shader.source)
+        if kernel is None:
+            kernel = self._kernels[shader.source] = self._guard(shader.name, lambda: self._compile(shader))
+        return kernel
+
+    def _compile(self, shader: Shader) -> tuple[Any, Any]:
+        device = self._device
+        types = binding_types(shader.source)
+        layout = device.create_bind_group_layout(
+            label=shader.name,
+            entries=[
+                {"binding": number, "visibility": self._wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                for number, kind in enumerate(types)
+            ],
+        )
+        module = device.create_shader_module(label=shader.name, code=shader.source)
+        pipeline = device.create_compute_pipeline(
+            label=shader.name,
+            layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+            compute={"module": module, "entry_point": "main"},
+        )
+        return pipeline, layout
+
+    def run(self, plan: NativePlan) -> None:
+        self._guard(plan.label, lambda: self._submit(plan))
+
+    def run_and_read(self, plan: NativePlan, buffer: Buffer, offset: int, size: int) -> NativePending:
+        return self._guard(plan.label, lambda: self._read(plan, buffer, offset, size))
+
+    def read(self, buffer: Buffer, offset: int, size: int) -> NativePending:
+        return self._guard("read", lambda: self._read(None, buffer, offset, size))
+
+    def _encode(self, plan: NativePlan) -> Any:
+        encoder = self._device.create_command_encoder()
+        compute = encoder.begin_compute_pass()
+        set_pipeline, set_group, dispatch = compute.set_pipeline, compute.set_bind_group, compute.dispatch_workgroups
+        for pipeline, group, x, y, z in plan.steps:
+            set_pipeline(pipeline)
+            set_group(0, group)
+            dispatch(x, y, z)
+        compute.end()
+        return encoder
+
+    def _submit(self, plan: NativePlan) -> None:
+        self._queue.submit([self._encode(plan).finish()])
+
+    def _read(self, plan: NativePlan | None, buffer: Buffer, offset: int, size: int) -> NativePending:
+        spare = self._staging.setdefault(size, [])
+        if spare:
+            staging = spare.pop()
+        else:
+            usage = self._wgpu.BufferUsage
+            staging = self._device.create_buffer(label="read", size=size, usage=usage.MAP_READ | usage.COPY_DST)
+            self._buffers.add(staging)
+        encoder = self._encode(plan) if plan else self._device.create_command_encoder()
+        encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, size)
+        self._queue.submit([encoder.finish()])
+        return NativePending(staging, size, staging.map_async("READ"))
+
+    async def receive(self, pending: NativePending) -> bytes:
+        def wait() -> bytes:
+            pending.promise.sync_wait()
+            data = bytes(pending.staging.read_mapped(copy=False))
+            pending.staging.unmap()
+            return data
+
+        data = self._guard("read", wait)
+        if pending.size <= 1 << 20:
+            self._staging[pending.size].append(pending.staging)
+        else:
+            self.free(pending.staging)
+        return data
+
+    def close(self) -> None:
+        for buffer in self._buffers:
+            buffer.destroy()
+        self._buffers.clear()
+        self._staging.clear()
+        self._kernels.clear()
+        self._device.destroy()
+
+    def _guard(self, what: str, call: Callable[[], _T]) -> _T:
+        """Turns the library's errors into ours; WebGPU reports many kinds through one class, told apart by their text."""
+        try:
+            return call()
+        except (EngineError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            text = " ".join(str(error).split())
+            if "lost" in text.lower() or "destroyed" in text.lower():
+                raise DeviceLostError(f"The GPU device was lost ({what}): load the model again.") from error
+            if "memory" in text.lower() and "out of" in text.lower():
+                raise OutOfMemoryError(
+                    f"The adapter is out of memory ({what}): use a smaller model or --ctx-size."
+                ) from error
+            raise DeviceError(f"The device refused {what}: {text[:400]}") from error
+
+
+async def open_device(selector: str | int | None = None, limits: Limits | None = None) -> NativeDevice:
+    """Opens an adapter with everything that it offers, or with `limits` where tests force smaller ones.
+
+    Raises:
+        NoAdapterError: no adapter fits the selector.
+    """
+    info, adapter = choose_adapter(selector)
+    limits = limits or info.limits
+    features = [f for f in ("shader-f16", "subgroup", "subgroups") if f in info.features]
+    device = adapter.request_device_sync(
+        label="wgpu_engine",
+        required_features=features,
+        required_limits={
+            "max-buffer-size": limits.buffer_bytes,
+            "max-storage-buffer-binding-size": limits.binding_bytes,
+            "max-storage-buffers-per-shader-stage": limits.storage_buffers,
+            "max-compute-invocations-per-workgroup": limits.invocations,
+            "max-compute-workgroup-storage-size": limits.workgroup_bytes,
+        },
+    )
+    dialect = "tint" if wgpu_module().__name__ == "wgpudawn" else "naga"
+    native = NativeDevice(info, device, limits, dialect)
+    if features:
+        native.subgroup_size = await probe_subgroup_size(native)
+    return native

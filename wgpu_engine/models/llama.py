@@ -1,0 +1,184 @@
+"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward (Llama 1–3, SmolLM2, …).
+
+Tensor names: GGUF, `llama`. Rotated pairs are neighbours, since the conversion to GGUF permutes q and k.
+"""
+
+from dataclasses import dataclass
+
+from wgpu_engine.errors import ModelFileError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.model import Description, PagedKV
+from wgpu_engine.models.rope_scaling import rope_frequencies
+from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.tensors import Tensors
+from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.builder import PlanBuilder
+from wgpu_engine.ops.embed import embed
+from wgpu_engine.ops.kv import KVCache
+from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.repack import Loader
+from wgpu_engine.ops.rope import angle_table, rope_and_store
+from wgpu_engine.ops.weight import Norm, Weight
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a llama."""
+
+    layers: int
+    width: int
+    feed_forward: int
+    heads: Heads
+    eps: float
+    vocab: int
+    context: int
+
+    @staticmethod
+    def read(settings: Settings, tensors: Tensors, vocab: int) -> "Config":
+        width = settings.count("embedding_length")
+        heads = settings.count("attention.head_count", largest=1 << 12)
+        kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
+        head_dim = settings.count("attention.key_length", width // heads, largest=1 << 10)
+        rope_dim = settings.count("rope.dimension_count", head_dim, largest=1 << 10)
+        if heads % kv_heads or head_dim % 8 or rope_dim % 4 or rope_dim > head_dim:
+            raise ModelFileError(
+                f"The attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
+                f"{rope_dim} of them rotated."
+            )
+        return Config(
+            layers=settings.count("block_count", largest=1 << 12),
+            width=width,
+            feed_forward=settings.count("feed_forward_length"),
+            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=False, scale=head_dim**-0.5),
+            eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
+            vocab=vocab,
+            context=settings.count("context_length", 2048, largest=1 << 31),
+        )
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of a block."""
+
+    attention_norm: Norm
+    qkv: tuple[Weight, ...]
+    """one weight, or three where their types differ"""
+    qkv_bias: Buffer | None
+    output: Weight
+    output_bias: Buffer | None
+    feed_forward_norm: Norm
+    gate_up: tuple[Weight, ...]
+    """one weight of two ports, or two where their types differ"""
+    gate_up_bias: Buffer | None
+    down: Weight
+    down_bias: Buffer | None
+
+
+class Llama:
+    """See `wgpu_engine.models.model.Model`."""
+
+    def __init__(
+        self,
+        device: Device,
+        config: Config,
+        description: Description,
+        frequencies: list[float],
+        embedding: Weight,
+        layers: list[Layer],
+        norm: Norm,
+        head: Weight,
+    ) -> None:
+        self.device = device
+        self.config = config
+        self.description = description
+        self.frequencies = frequencies
+        self.embedding = embedding
+        self.layers = layers
+        self.norm = norm
+        self.head = head
+        self.states = (PagedKV(config.heads.kv_count, config.heads.head_dim),) * config.layers
+        self._angles: Buffer | None = None
+
+    @staticmethod
+    async def load(device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader) -> "Llama":
+        """Brings the weights onto the device.
+
+        Raises:
+            ModelFileError: a tensor is missing or has the wrong shape.
+            UnsupportedModelError: a RoPE scaling that this version doesn't know.
+        """
+        c = Config.read(settings, tensors, description.vocab)
+        factors = tensors.optional("rope_freqs.weight", c.heads.rope_dim // 2)
+        frequencies = rope_frequencies(settings, c.heads.rope_dim, await loader.floats(factors) if factors else None)
+        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        norm = Norm(await loader.vector(tensors.take("output_norm.weight", c.width)), c.eps)
+        head = embedding
+        if "output.weight" in tensors:
+            head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
+        return Llama(device, c, description, frequencies, embedding, layers, norm, head)
+
+    @property
+    def weight_bytes_per_token(self) -> int:
+        weights = [self.head]
+        for layer in self.layers:
+            weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
+        return sum(weight.bytes for weight in weights)
+
+    def prepare(self, positions: int) -> None:
+        self._angles = angle_table(self.device, self.frequencies, positions)
+
+    def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
+        assert self._angles is not None, "prepare comes first"
+        c, layers = self.config, self.layers
+        x, h = embed(builder, self.embedding, layers[0].attention_norm, codec_for(builder, *layers[0].qkv))
+        for i, layer in enumerate(layers):
+            qkv = builder.floats(c.heads.width, "qkv")
+            project(builder, layer.qkv, h, qkv, c.heads.width, bias=layer.qkv_bias)
+            rope_and_store(builder, qkv, c.heads, self._angles, cache, i)
+            attended = attend(builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output))
+            h = add_to_residual(
+                builder, layer.output, attended, x, layer.feed_forward_norm, codec_for(builder, *layer.gate_up), layer.output_bias
+            )
+            h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), bias=layer.gate_up_bias)
+            last = i + 1 == len(layers)
+            norm = self.norm if last else layers[i + 1].attention_norm
+            readers = (self.head,) if last else layers[i + 1].qkv
+            h = add_to_residual(builder, layer.down, h, x, norm, codec_for(builder, *readers), layer.down_bias)
+        if not builder.outputs:
+            return None
+        logits = builder.logits(c.vocab)
+        project(builder, (self.head,), h, logits, c.vocab, outputs_only=True)
+        return logits
+
+
+async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
+    def take(name: str, *shape: int) -> TensorInfo:
+        return tensors.take(f"{prefix}{name}.weight", *shape)
+
+    async def norm(name: str) -> Norm:
+        return Norm(await loader.vector(take(name, c.width)), c.eps)
+
+    async def bias(*sizes: tuple[str, int]) -> Buffer | None:
+        found = [tensors.optional(f"{prefix}{name}.bias", size) for name, size in sizes]
+        if not any(found):
+            return None
+        return await loader.joined_vector(list(zip(found, (size for _, size in sizes), strict=True)))
+
+    q = c.heads.count * c.heads.head_dim
+    kv = c.heads.kv_count * c.heads.head_dim
+    qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
+    gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
+    return Layer(
+        attention_norm=await norm("attn_norm"),
+        qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
+        qkv_bias=await bias(("attn_q", q), ("attn_k", kv), ("attn_v", kv)),
+        output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
+        output_bias=await bias(("attn_output", c.width)),
+        feed_forward_norm=await norm("ffn_norm"),
+        gate_up=await loader.paired(f"{prefix}ffn_gate_up", gate_up),
+        gate_up_bias=await bias(("ffn_gate", c.feed_forward), ("ffn_up", c.feed_forward)),
+        down=await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", c.width, c.feed_forward)]]),
+        down_bias=await bias(("ffn_down", c.width)),
+    )

@@ -1,0 +1,49 @@
+"""Which architectures there are, and how a file becomes a model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from wgpu_engine.errors import UnsupportedModelError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.gpu.device import Device
+from wgpu_engine.models.llama import Llama
+from wgpu_engine.models.model import Description, Model
+from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.tensors import Tensors
+from wgpu_engine.ops.repack import Loader
+
+ARCHITECTURES = {"llama": Llama}
+
+
+def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Description:
+    """The model in figures.
+
+    Raises:
+        UnsupportedModelError: an architecture that this version doesn't know.
+        ModelFileError: a setting is missing or absurd.
+    """
+    settings = Settings(metadata)
+    if settings.architecture not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise UnsupportedModelError(
+            f"The architecture {settings.architecture!r} is not supported yet; supported: {known}."
+        )
+    embedding = Tensors(tensors).take_matrix("token_embd.weight")
+    return Description(
+        architecture=settings.architecture,
+        name=str(metadata.get("general.name", "")),
+        parameters=sum(tensor.rows * tensor.columns for tensor in tensors.values()),
+        layers=settings.count("block_count", largest=1 << 12),
+        width=settings.count("embedding_length"),
+        vocab=embedding.rows,
+        context=settings.count("context_length", 2048, largest=1 << 31),
+    )
+
+
+async def load_model(
+    device: Device, metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo], loader: Loader
+) -> Model:
+    """Brings a file's model onto the device; raises what `describe` and the architecture's `load` raise."""
+    description = describe(metadata, tensors)
+    architecture = ARCHITECTURES[description.architecture]
+    return await architecture.load(device, Settings(metadata), Tensors(tensors), description, loader)

@@ -1,0 +1,45 @@
+"""Reads a model's settings out of GGUF metadata, each checked for its type and range."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wgpu_engine.errors import ModelFileError
+
+
+class Settings:
+    """Metadata under an architecture's prefix, e.g. `llama.block_count`."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self.metadata = metadata
+        self.architecture = str(metadata.get("general.architecture", ""))
+
+    def _value(self, key: str) -> Any:
+        return self.metadata.get(f"{self.architecture}.{key}")
+
+    def count(self, key: str, default: int | None = None, *, largest: int = 1 << 24) -> int:
+        """A whole number of at least 1; a list of equal numbers (one a layer) counts as that number."""
+        value = self._value(key)
+        if isinstance(value, Sequence) and not isinstance(value, str) and len(set(value)) == 1:
+            value = value[0]
+        if value is None and default is not None:
+            return default
+        if value is None:
+            raise ModelFileError(f"The setting {self.architecture}.{key} is missing: the file is incomplete.")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+            raise ModelFileError(
+                f"The setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from 1 to {largest}."
+            )
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A finite positive number."""
+        value = self._value(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+            raise ModelFileError(f"The setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number.")
+        return float(value)
+
+    def text(self, key: str, default: str) -> str:
+        value = self._value(key)
+        return value if isinstance(value, str) else default

@@ -1,0 +1,41 @@
+"""Takes the tensors of a model out of a file by name, with every shape checked."""
+
+from collections.abc import Mapping
+
+from wgpu_engine.errors import ModelFileError
+from wgpu_engine.files.gguf import TensorInfo
+
+
+class Tensors:
+    """The tensors of a file, as an architecture asks for them."""
+
+    def __init__(self, tensors: Mapping[str, TensorInfo]) -> None:
+        self._tensors = tensors
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def take(self, name: str, *shape: int) -> TensorInfo:
+        """The tensor of this name and shape.
+
+        Raises:
+            ModelFileError: it is missing, or has another shape.
+        """
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            raise ModelFileError(f"The tensor {name} is missing: the file is incomplete, download it again.")
+        if tensor.shape != shape:
+            raise ModelFileError(
+                f"The tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for {list(shape)}: "
+                "the file is damaged or of another architecture."
+            )
+        return tensor
+
+    def optional(self, name: str, *shape: int) -> TensorInfo | None:
+        """Like `take`, but None where there is no such tensor."""
+        return self.take(name, *shape) if name in self._tensors else None
+
+    def take_matrix(self, name: str) -> TensorInfo:
+        """A tensor of two dimensions, whatever their size; raises like `take`."""
+        tensor = self._tensors.get(name)
+        return self.take(name, *(tensor.shape if tensor and len(tensor.shape) == 2 else (0, 0)))

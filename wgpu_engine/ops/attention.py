@@ -1,0 +1,79 @@
+"""Causal attention over the paged cache."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div
+from wgpu_engine.ops.kv import KVCache
+
+PARTITION = 256
+"""positions that share a softmax before partitions are folded together"""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The attention heads of a layer."""
+
+    count: int
+    kv_count: int
+    head_dim: int
+    rope_dim: int
+    neox: bool
+    """rotated pairs are half of rope_dim apart, instead of neighbours"""
+    scale: float
+    """factor of the scores"""
+
+    @property
+    def width(self) -> int:
+        """Values of q, k and v together in a row."""
+        return (self.count + 2 * self.kv_count) * self.head_dim
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "heads": self.count,
+            "kv_heads": self.kv_count,
+            "head_dim": self.head_dim,
+            "row_width": self.width,
+        }
+
+
+def attend(
+    builder: PlanBuilder, qkv: Buffer, heads: Heads, cache: KVCache, layer: int, positions: int, codec: Codec
+) -> Activation:
+    """softmax(q k^T * scale) v for every row over its slot's positions 0..row's own; [rows, heads * head_dim].
+
+    `positions` bounds the rows' positions. A plan of few rows over a long context is split over it.
+    """
+    if heads.head_dim % 32:
+        codec = "f32"
+    width = heads.count * heads.head_dim
+    h = builder.activation(width, codec, "attended")
+    partitions = ceil_div(positions, PARTITION)
+    splits = partitions if builder.rows <= 8 else 1
+    split = splits > 1
+    partials = builder.buffer(4 * builder.rows * heads.count * partitions * (heads.head_dim + 2), "partials") if split else h
+    values = {
+        **heads.values(),
+        **cache.values(),
+        "group": heads.count // heads.kv_count,
+        "scale": heads.scale,
+        "codec": codec,
+        "partition": PARTITION,
+        "partitions": partitions,
+        "splits": splits,
+        "split": split,
+    }
+    label = f"{cache.kv_type}.{codec}"
+    builder.add(
+        builder.shader("attention/lanes.wgsl", label, **values),
+        (builder.state, builder.slots, qkv, cache.tables, cache.layers[layer], partials),
+        (heads.kv_count, builder.rows, splits),
+    )
+    if split:
+        builder.add(
+            builder.shader("attention/reduce.wgsl", label, **values),
+            (builder.state, builder.slots, partials, h),
+            (heads.count, builder.rows, ceil_div(heads.head_dim, 64)),
+        )
+    return Activation(h, width, codec)

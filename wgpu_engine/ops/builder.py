@@ -1,0 +1,141 @@
+"""The builder that ops add their dispatches to, and the few buffers that every plan shares.
+
+A plan is for up to `rows` token rows. What changes between steps lies in two buffers that shaders read:
+
+- `state`, of the plan, written by the host before a step: u32 words `rows, outputs, 0, 0`, then for each row
+  `token, position, slot, 0`, then for each output the row it belongs to. A token or position of FROM_SLOT is taken from
+  the row's slot, so that decode steps can be queued without a write.
+- `slots`, of the engine: SLOT_WORDS words a sequence slot (see `shaders/state.wgsl`), advanced by the sampler.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch, Shader
+from wgpu_engine.gpu.wgsl import assemble
+
+Codec = Literal["f32", "q8"]
+"""how activations are kept: floats, or int8 blocks of 32 with a scale and sums (`shaders/activation.wgsl`)"""
+
+STATE_HEAD = 4
+ROW_WORDS = 4
+SLOT_WORDS = 16
+FROM_SLOT = 0xFFFFFFFF
+Q8_BLOCK_WORDS = 12
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def state_words(rows: int, outputs: int) -> int:
+    """Length of a plan's state buffer in u32 words."""
+    return STATE_HEAD + ROW_WORDS * rows + outputs
+
+
+@dataclass(frozen=True)
+class Activation:
+    """Activations [rows, width] on the device.
+
+    Where `squares` is set, the RMS norm's factor is still to be applied: it holds, for each row, sums of squares of 32
+    values each, and readers multiply their results by 1 / sqrt(sum / width + eps). The norm's gain is in already.
+    """
+
+    buffer: Buffer
+    width: int
+    codec: Codec
+    squares: Buffer | None = None
+    eps: float = 0.0
+
+
+class ScratchPool:
+    """Buffers that plans share, since one runs at a time: a label and size always mean the same buffer."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._buffers: dict[tuple[str, int], Buffer] = {}
+
+    def buffer(self, size: int, label: str) -> Buffer:
+        buffer = self._buffers.get((label, size))
+        if buffer is None:
+            buffer = self._buffers[label, size] = self.device.buffer(size, label)
+        return buffer
+
+    def free(self) -> None:
+        for buffer in self._buffers.values():
+            self.device.free(buffer)
+        self._buffers.clear()
+
+
+@dataclass
+class PlanBuilder:
+    """Collects the dispatches of one plan."""
+
+    device: Device
+    rows: int
+    """token rows that the plan has room for"""
+    outputs: int
+    """rows of logits that the plan has room for"""
+    precision: Literal["exact", "fast"]
+    slots: Buffer
+    pool: ScratchPool
+    state: Buffer = field(init=False)
+    dispatches: list[Dispatch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.state = self.device.buffer(4 * state_words(self.rows, self.outputs), "state")
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether eight lanes can pass values to each other without workgroup memory."""
+        return self.device.subgroup_size >= 8
+
+    def buffer(self, size: int, label: str) -> Buffer:
+        """Scratch memory; a later request of the same label and size, in this plan or another, is the same memory."""
+        return self.pool.buffer(size, label)
+
+    def floats(self, width: int, label: str) -> Buffer:
+        """Scratch [rows, width] in f32; rows are padded to 16 bytes."""
+        return self.buffer(4 * self.rows * row_floats(width), label)
+
+    def logits(self, vocab: int) -> Buffer:
+        """Scratch [outputs, vocab] in f32; rows are padded to 16 bytes."""
+        return self.buffer(4 * self.outputs * row_floats(vocab), "logits")
+
+    def activation(self, width: int, codec: Codec, label: str) -> Buffer:
+        """Scratch for activations [rows, width] in a codec."""
+        if codec == "f32":
+            return self.floats(width, label)
+        assert width % 32 == 0, "int8 activations come in blocks of 32"
+        return self.buffer(4 * self.rows * (width // 32) * Q8_BLOCK_WORDS, label)
+
+    def squares(self, width: int) -> Buffer:
+        """Scratch for the sums of squares of an activation of this width."""
+        return self.buffer(4 * self.rows * square_words(width), "squares")
+
+    def shader(self, template: str, label: str, **values: Any) -> Shader:
+        """Assembles a template; `values` are joined by what every template may ask for."""
+        return assemble(
+            template,
+            dialect=self.device.dialect,
+            label=label,
+            shuffle=self.shuffle,
+            max_rows=self.rows,
+            **values,
+        )
+
+    def add(self, shader: Shader, buffers: tuple[Buffer, ...], grid: tuple[int, int, int]) -> None:
+        assert max(grid) <= WORKGROUPS_PER_DIMENSION, f"{shader.name}: grid {grid} is too large"
+        assert len(set(map(id, buffers))) == len(buffers), f"{shader.name}: a buffer is bound twice"
+        assert len(buffers) <= self.device.limits.storage_buffers, f"{shader.name}: too many buffers"
+        self.dispatches.append(Dispatch(shader, buffers, grid))
+
+
+def row_floats(width: int) -> int:
+    """Floats in a padded row."""
+    return width + -width % 4
+
+
+def square_words(width: int) -> int:
+    """Words in a row of sums of squares: one for 32 values, padded to 16 bytes."""
+    return row_floats(ceil_div(width, 32))

@@ -1,0 +1,29 @@
+"""The paged KV cache as kernels see it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from wgpu_engine.gpu.device import Buffer
+
+KVType = Literal["f16", "f32"]
+KV_BLOCK = 32
+"""positions in a block"""
+
+
+@dataclass(frozen=True)
+class KVCache:
+    """A buffer a layer, [blocks, key or value, kv_heads, KV_BLOCK, head_dim], and the slots' block tables."""
+
+    kv_type: KVType
+    layers: tuple[Buffer, ...]
+    tables: Buffer
+    """u32 [slots, table_width]: the block of each run of KV_BLOCK positions"""
+    table_width: int
+
+    def values(self) -> dict[str, Any]:
+        return {"kv_type": self.kv_type, "kv_block": KV_BLOCK, "table_width": self.table_width}
+
+
+def kv_block_bytes(kv_heads: int, head_dim: int, kv_type: KVType) -> int:
+    """Bytes of a block of one layer."""
+    return 2 * kv_heads * KV_BLOCK * head_dim * (2 if kv_type == "f16" else 4)

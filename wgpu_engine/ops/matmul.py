@@ -1,0 +1,169 @@
+"""Matrix products straight from quantized weights, with what follows them fused in."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, row_floats, square_words
+from wgpu_engine.ops.weight import Norm, Weight, WeightPart
+
+_Binding = tuple[str, tuple[str, str], Buffer]
+_FLOATS = "array<vec4<f32>>"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How the work is cut: threads for columns in a workgroup, columns a thread, and whether lanes share loads."""
+
+    columns: int
+    tile: int
+    share: bool
+
+
+def default_variant(builder: PlanBuilder, columns: int) -> Variant:
+    """What is fastest on most adapters of the kind, for so many columns."""
+    if builder.device.adapter.kind == "cpu":
+        return Variant(1, 1 if columns == 1 else 4, builder.shuffle)
+    return Variant(1, 1, False) if columns == 1 else Variant(8, 4, False)
+
+
+def codec_for(builder: PlanBuilder, *weights: Weight) -> Codec:
+    """The codec of an activation that these weights read: int8 in `fast`, if all of them are quantized."""
+    fast = builder.precision == "fast" and all(w.k % 32 == 0 and not w.quant.is_float for w in weights)
+    return "q8" if fast else "f32"
+
+
+def project(
+    builder: PlanBuilder,
+    weights: tuple[Weight, ...],
+    a: Activation,
+    out: Buffer,
+    width: int,
+    *,
+    bias: Buffer | None = None,
+    outputs_only: bool = False,
+) -> None:
+    """out = a @ weights.T (+ bias), f32 [rows, width] with rows padded to 16 bytes; weights lie one below the other.
+
+    With `outputs_only` columns are the plan's outputs instead of its rows, and read the rows that they belong to.
+    """
+    offset = 0
+    for weight in weights:
+        assert offset % 4 == 0, "features are written four at a time"
+        _matmul(
+            builder,
+            weight,
+            a,
+            "store",
+            [("out", ("read_write", _FLOATS), out)],
+            bias=bias,
+            gather=outputs_only,
+            out_stride=row_floats(width),
+            out_offset=offset,
+        )
+        offset += weight.features
+
+
+def gated(
+    builder: PlanBuilder, weights: tuple[Weight, ...], a: Activation, codec: Codec, *, gate: str = "silu", bias: Buffer | None = None
+) -> Activation:
+    """gate(a @ gate.T) * (a @ up.T), [rows, features] in `codec`, from one weight of two ports or from two weights."""
+    features = weights[0].features
+    h = builder.activation(features, codec, "gated")
+    if len(weights) == 1:
+        values = {"gate": gate, "out_codec": codec}
+        _matmul(builder, weights[0], a, "gate", [("h", _activation_binding(codec), h)], bias=bias, **values)
+    else:
+        both = builder.floats(2 * features, "gate and up")
+        project(builder, weights, a, both, 2 * features, bias=bias)
+        shader = builder.shader("matmul/gate.wgsl", f"{gate}.{codec}", gate=gate, codec=codec, width=features)
+        builder.add(shader, (builder.state, both, h), (ceil_div(features, 32), builder.rows, 1))
+    return Activation(h, features, codec)
+
+
+def add_to_residual(
+    builder: PlanBuilder, weight: Weight, a: Activation, x: Buffer, norm: Norm, codec: Codec, bias: Buffer | None = None
+) -> Activation:
+    """x += a @ weight.T (+ bias); returns the normed x for the next products, in `codec`."""
+    h = builder.activation(weight.features, codec, "normed")
+    squares = builder.squares(weight.features)
+    _matmul(
+        builder,
+        weight,
+        a,
+        "residual_norm",
+        [
+            ("x", ("read_write", _FLOATS), x),
+            ("gain", ("read", _FLOATS), norm.gain),
+            ("squares", ("read_write", "array<f32>"), squares),
+            ("h", _activation_binding(codec), h),
+        ],
+        bias=bias,
+        out_codec=codec,
+    )
+    return Activation(h, weight.features, codec, squares, norm.eps)
+
+
+def _activation_binding(codec: Codec) -> tuple[str, str]:
+    return ("read_write", "array<u32>" if codec == "q8" else _FLOATS)
+
+
+def _matmul(
+    builder: PlanBuilder,
+    weight: Weight,
+    a: Activation,
+    epilogue: str,
+    bindings: list[_Binding],
+    *,
+    bias: Buffer | None = None,
+    gather: bool = False,
+    **values: Any,
+) -> None:
+    assert a.width == weight.k, f"{weight.name}: {a.width} activations meet {weight.k} columns"
+    assert a.codec == "f32" or not weight.quant.is_float, f"{weight.name}: float weights need float activations"
+    bindings = list(bindings)
+    if bias is not None:
+        bindings.append(("bias", ("read", _FLOATS), bias))
+    if a.squares is not None:
+        bindings.append(("squares_in", ("read", _FLOATS), a.squares))
+    columns = builder.outputs if gather else builder.rows
+    variant = default_variant(builder, columns)
+    for part in weight.parts:
+        blocks = ceil_div(part.features, 32)
+        grid_x = min(blocks, WORKGROUPS_PER_DIMENSION)
+        shader = builder.shader(
+            "matmul/lanes.wgsl",
+            f"{weight.name}.{a.codec}x{columns}",
+            **_weight_values(weight, part),
+            epilogue=epilogue,
+            codec=a.codec,
+            extra_bindings=[(name, declaration) for name, declaration, _ in bindings],
+            normed=a.squares is not None,
+            square_words_in=square_words(a.width),
+            width_in=a.width,
+            eps=a.eps,
+            bias=bias is not None,
+            gather=gather,
+            square_words=square_words(weight.features),
+            columns=variant.columns,
+            tile=variant.tile,
+            share=variant.share,
+            grid_x=grid_x,
+            **values,
+        )
+        grid = (grid_x, ceil_div(columns, variant.columns * variant.tile), ceil_div(blocks, grid_x))
+        buffers = (part.buffer, builder.state, a.buffer, *(buffer for _, _, buffer in bindings))
+        builder.add(shader, buffers, grid)
+
+
+def _weight_values(weight: Weight, part: WeightPart) -> dict[str, Any]:
+    return {
+        "quant": weight.quant.name,
+        "quant_is_float": weight.quant.is_float,
+        "planes": {name.upper(): place for name, place in part.planes.items()},
+        "k": weight.k,
+        "ports": weight.ports,
+        "features": weight.features,
+        "part": part.features,
+        "first_block": part.start // 32,
+    }

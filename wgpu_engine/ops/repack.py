@@ -1,0 +1,129 @@
+"""Brings tensors from a file onto the device: raw blocks go up in chunks, a shader repacks them into planes."""
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from math import gcd
+
+from wgpu_engine.errors import UnsupportedModelError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.files.quants import QuantType
+from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch
+from wgpu_engine.gpu.wgsl import assemble
+from wgpu_engine.ops.builder import ceil_div
+from wgpu_engine.ops.weight import Weight, WeightPart, plane_layout, split_features
+
+CHUNK = 16 << 20
+"""bytes of raw blocks on the device at a time"""
+_SHAPE_WORDS = 6
+
+
+class Loader:
+    """Uploads weights and vectors; keeps one chunk of raw blocks on the device until it is closed."""
+
+    def __init__(self, device: Device, progress: Callable[[int], None]) -> None:
+        self.device = device
+        self.progress = progress
+        self.warnings: list[str] = []
+        self._raw = device.buffer(CHUNK, "raw blocks")
+        self._shape = device.buffer(4 * _SHAPE_WORDS, "shape of a chunk")
+
+    def close(self) -> None:
+        self.device.free(self._raw)
+        self.device.free(self._shape)
+
+    async def weight(self, name: str, ports: Sequence[Sequence[TensorInfo]]) -> Weight:
+        """A weight of one or two ports, each made of tensors [features, k] of one type laid one below the other."""
+        first = ports[0][0]
+        features, k = sum(tensor.rows for tensor in ports[0]), first.columns
+        limit = min(self.device.limits.binding_bytes, self.device.limits.buffer_bytes)
+        parts = []
+        for start, stop in split_features(first.type, features, k, len(ports), limit):
+            rows = (stop - start) * len(ports)
+            planes, words = plane_layout(first.type, k, rows)
+            part = WeightPart(start, stop, self.device.buffer(4 * words, name), planes)
+            for port, tensors in enumerate(ports):
+                at = 0
+                for tensor in tensors:
+                    low, high = max(start, at), min(stop, at + tensor.rows)
+                    if low < high:
+                        row = port * (stop - start) + low - start
+                        await self._rows(part, row, tensor, low - at, high - low)
+                    at += tensor.rows
+            parts.append(part)
+        return Weight(name, first.type, features, k, tuple(parts), len(ports))
+
+    async def stacked(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:
+        """One weight of all features, if the types agree; else a weight each."""
+        if len({tensor.type.name for tensor in tensors}) == 1:
+            return (await self.weight(name, [tensors]),)
+        return tuple([await self.weight(tensor.name, [[tensor]]) for tensor in tensors])
+
+    async def paired(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:
+        """One weight with a port for each tensor, if the types agree; else a weight each."""
+        if len({tensor.type.name for tensor in tensors}) == 1:
+            return (await self.weight(name, [[tensor] for tensor in tensors]),)
+        return tuple([await self.weight(tensor.name, [[tensor]]) for tensor in tensors])
+
+    async def floats(self, tensor: TensorInfo) -> list[float]:
+        """The values of a small float tensor."""
+        data = await tensor.source.read(tensor.offset, tensor.nbytes)
+        self.progress(tensor.nbytes)
+        count = tensor.rows * tensor.columns
+        if tensor.type.name == "F32":
+            return list(struct.unpack(f"<{count}f", data))
+        if tensor.type.name == "F16":
+            return list(struct.unpack(f"<{count}e", data))
+        if tensor.type.name == "BF16":
+            halves = struct.unpack(f"<{count}H", data)
+            return list(struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(half << 16 for half in halves))))
+        raise UnsupportedModelError(
+            f"The tensor {tensor.name} is {tensor.type.name}, where only F32, F16 and BF16 are supported."
+        )
+
+    async def vector(self, tensor: TensorInfo) -> Buffer:
+        """A float tensor of one dimension as f32, padded with zeros to 16 bytes."""
+        return await self.joined_vector([(tensor, tensor.columns)])
+
+    async def joined_vector(self, tensors: Sequence[tuple[TensorInfo | None, int]]) -> Buffer:
+        """Float tensors one behind the other as f32; a missing one is zeros of the length that is given with it."""
+        values: list[float] = []
+        for tensor, size in tensors:
+            values += await self.floats(tensor) if tensor else [0.0] * size
+        name = next(tensor.name for tensor, _ in tensors if tensor)
+        if not all(map(math.isfinite, values)):
+            self.warnings.append(f"The tensor {name} holds NaN or infinite values: expect broken output.")
+        buffer = self.device.buffer(4 * len(values), name)
+        self.device.write(buffer, 0, struct.pack(f"<{len(values)}f", *values))
+        return buffer
+
+    async def _rows(self, part: WeightPart, row: int, tensor: TensorInfo, first: int, count: int) -> None:
+        """Repacks rows first..first+count of a tensor into rows of the part's planes from `row` on."""
+        row_bytes = tensor.type.row_bytes(tensor.columns)
+        step = max(1, CHUNK // row_bytes)
+        for done in range(0, count, step):
+            rows = min(step, count - done)
+            start = tensor.offset + (first + done) * row_bytes
+            await self.device.upload(self._raw, 0, tensor.source, start, rows * row_bytes)
+            for number, (plane_start, plane_row) in enumerate(part.planes.values()):
+                field_bytes = tensor.columns // tensor.type.block * tensor.type.fields[number].size
+                shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes)
+                self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
+                self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))
+            await self.device.flush()
+            self.progress(rows * row_bytes)
+
+    def _run(self, plane: Buffer, quant: QuantType, number: int, words: int) -> None:
+        field = quant.fields[number]
+        shader = assemble(
+            "repack/field.wgsl",
+            dialect=self.device.dialect,
+            label=f"{quant.name}.{field.name}",
+            granule=gcd(4, field.offset, field.size, quant.block_bytes),
+            size=field.size,
+            offset=field.offset,
+            block_bytes=quant.block_bytes,
+        )
+        groups = ceil_div(words, 64)
+        grid = (min(groups, WORKGROUPS_PER_DIMENSION), ceil_div(groups, WORKGROUPS_PER_DIMENSION), 1)
+        self.device.run(self.device.plan([Dispatch(shader, (self._raw, plane, self._shape), grid)], "repack"))

@@ -1,0 +1,44 @@
+"""Rotary position embedding, and the write of keys and values into the cache."""
+
+import math
+import struct
+from collections.abc import Sequence
+
+from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.ops.attention import Heads
+from wgpu_engine.ops.builder import PlanBuilder, ceil_div
+from wgpu_engine.ops.kv import KVCache
+
+_THREADS = 32
+
+
+def angle_table(device: Device, frequencies: Sequence[float], positions: int, magnitude: float = 1.0) -> Buffer:
+    """Cosines and sines for `positions` positions of angles position * frequency, in the form of `rope/rope.wgsl`.
+
+    `frequencies` are radians a position, one for each rotated pair; `magnitude` scales the rotated values (YaRN).
+    """
+    values: list[float] = []
+    for step, count, scale in ((1, 256, 1.0), (256, ceil_div(positions, 256), magnitude)):
+        for i in range(count):
+            for frequency in frequencies:
+                angle = i * step * frequency
+                values += (scale * math.cos(angle), scale * math.sin(angle))
+    table = device.buffer(4 * len(values), "angles")
+    device.write(table, 0, struct.pack(f"<{len(values)}f", *values))
+    return table
+
+
+def rope_and_store(builder: PlanBuilder, qkv: Buffer, heads: Heads, angles: Buffer, cache: KVCache, layer: int) -> None:
+    """Rotates q and k within qkv f32 [rows, (heads + 2 * kv_heads) * head_dim] and writes k and v into the cache."""
+    shader = builder.shader(
+        "rope/rope.wgsl",
+        "neox" if heads.neox else "norm",
+        **heads.values(),
+        **cache.values(),
+        rope_dim=heads.rope_dim,
+        neox=heads.neox,
+        threads=_THREADS,
+    )
+    threads = (heads.count + 2 * heads.kv_count) * (heads.head_dim // 4)
+    buffers = (builder.state, builder.slots, qkv, angles, cache.tables, cache.layers[layer])
+    builder.add(shader, buffers, (ceil_div(threads, _THREADS), builder.rows, 1))

@@ -1,0 +1,72 @@
+"""A weight matrix on the device: its blocks repacked into planes, split by rows where a binding can't hold it."""
+
+from dataclasses import dataclass
+
+from wgpu_engine.files.quants import QuantType
+from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.ops.builder import ceil_div
+
+SPLIT_FEATURES = 32
+"""parts start at multiples of this, since kernels make so many features together"""
+
+
+def padded_words(size: int) -> int:
+    """Words that hold `size` bytes, padded to 16 bytes."""
+    return ceil_div(size, 16) * 4
+
+
+def plane_layout(quant: QuantType, k: int, rows: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """Start and row length, in words, of each field's plane for `rows` rows of `k` weights; and the words in all."""
+    planes, start = {}, 0
+    for field in quant.fields:
+        row = padded_words(k // quant.block * field.size)
+        planes[field.name] = (start, row)
+        start += rows * row
+    return planes, start
+
+
+@dataclass(frozen=True)
+class WeightPart:
+    """Output features start..stop of a weight (of each port) in one buffer."""
+
+    start: int
+    stop: int
+    buffer: Buffer
+    planes: dict[str, tuple[int, int]]
+
+    @property
+    def features(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A matrix [ports * features, k]; ports are matrices that are read together (gate and up)."""
+
+    name: str
+    quant: QuantType
+    features: int
+    k: int
+    parts: tuple[WeightPart, ...]
+    ports: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that a matmul reads."""
+        return sum(part.buffer.size for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """An RMS norm: gain f32 [width] on the device, and epsilon."""
+
+    gain: Buffer
+    eps: float
+
+
+def split_features(quant: QuantType, features: int, k: int, ports: int, limit: int) -> list[tuple[int, int]]:
+    """Cuts a weight into runs of features whose planes fit a binding of `limit` bytes."""
+    _, words = plane_layout(quant, k, SPLIT_FEATURES * ports)
+    step = limit // (4 * words) * SPLIT_FEATURES
+    assert step, f"a run of {SPLIT_FEATURES} rows is more than a binding holds"
+    return [(start, min(start + step, features)) for start in range(0, features, step)]
