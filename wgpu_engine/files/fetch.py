@@ -20,7 +20,6 @@ which ends the pull"""
 BACKOFF = (0.5, 1.0, 2.0, 4.0)
 """seconds between attempts; each byte gained gives all of them back"""
 _TIMEOUT = httpx.Timeout(30, connect=15)
-_CHUNK = 1 << 20
 _SPARE = 64 << 20
 """bytes of disk to leave free"""
 
@@ -41,7 +40,7 @@ def fetch(remote: RemoteFile, part: Path, progress: Progress) -> str | None:
         DownloadError: refused, not there, no connection, or interrupted too often.
     """
     failures, resumable, furthest = 0, False, _size(part)
-    with httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client:
+    with _client() as client:
         while True:
             try:
                 return _attempt(client, remote, part, progress)
@@ -70,6 +69,16 @@ def need_space(folder: Path, size: int) -> None:
             f"{size / 1e6:.0f} MB more are needed in {folder} and {free / 1e6:.0f} MB are free: free some space or set "
             f"{HOME_VARIABLE} to a folder on another disk"
         )
+
+
+def _client() -> httpx.Client:
+    try:
+        return httpx.Client(timeout=_TIMEOUT, follow_redirects=True)
+    except (ValueError, ImportError, OSError) as error:
+        raise DownloadError(
+            f"the environment's proxy or certificate settings are of no use ({error}): check HTTPS_PROXY, ALL_PROXY "
+            f"and SSL_CERT_FILE"
+        ) from error
 
 
 def _attempt(client: httpx.Client, remote: RemoteFile, part: Path, progress: Progress) -> str | None:
@@ -103,7 +112,7 @@ def _attempt(client: httpx.Client, remote: RemoteFile, part: Path, progress: Pro
 
 def _copy(response: httpx.Response, file: BinaryIO, have: int, total: int | None, progress: Progress) -> None:
     progress("download", have, total)
-    for chunk in response.iter_raw(_CHUNK):
+    for chunk in response.iter_raw():
         file.write(chunk)
         file.flush()
         have += len(chunk)

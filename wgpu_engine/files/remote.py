@@ -84,7 +84,7 @@ def _hub_files(spec: str, sha256: str | None = None) -> list[RemoteFile]:
             source=f"hf:{repo}/{folder}{part}" + ("" if revision == "main" else f"@{revision}"),
             sha256=sha256,
             hub=_origin(hub),
-            token=os.environ.get("HF_TOKEN") or None,
+            token=_token(),
         )
         for part in _parts(pieces[-1], sha256)
     ]
@@ -113,6 +113,13 @@ def _fragment_hash(fragment: str) -> str | None:
 
 def _hub_url() -> str:
     return (os.environ.get("HF_ENDPOINT") or HF_HOME).rstrip("/")
+
+
+def _token() -> str | None:
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise DownloadError("HF_TOKEN isn't an access token: set it to the text that begins with hf_")
+    return token or None
 
 
 def _origin(url: str) -> str:

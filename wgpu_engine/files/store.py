@@ -109,11 +109,11 @@ class Store:
         stored = self._stored(name)
         if stored is not None:
             return stored.path
-        if _exists(path):
+        if name and _exists(path):
             return path
         if catalogue.lookup(name) or name.startswith(("hf:", "https://", "http://")):
             raise ModelNotFoundError(f"{name} hasn't been pulled yet: run `wgpu-engine pull {name}`")
-        if isinstance(name_or_path, Path) or len(path.parts) > 1:
+        if isinstance(name_or_path, Path) or path.name != name:
             raise ModelNotFoundError(f"there is no file {name}: check the path")
         raise ModelNotFoundError(f"there is no model {name!r:.200}: {self._advice(name)}")
 
