@@ -38,6 +38,7 @@ class Script:
     pieces: list[str] = field(default_factory=lambda: ["Blue", " light", " scatters."])
     finish_reason: str = "stop"
     chat_template: str | None = "{{ messages }}"
+    warnings: list[str] = field(default_factory=list)
     load_error: EngineError | None = None
     answer_error: BaseException | None = None
     during: Callable[[int], None] = lambda index: None
@@ -63,6 +64,7 @@ class FakeLLM:
         self.adapter = SimpleNamespace(name="Fake GPU", index=0)
         self.ctx_size = 64
         self.chat_template = self.script.chat_template
+        self.warnings = self.script.warnings
 
     def __enter__(self) -> "FakeLLM":
         return self

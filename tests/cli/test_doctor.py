@@ -53,6 +53,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     def close() -> None:
         state.closed += 1
 
+    async def open_device(selector: int) -> Any:
+        return SimpleNamespace(close=close)
+
     def run(device: Any) -> list[Answer]:
         if state.error:
             raise state.error
@@ -64,7 +67,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setitem(sys.modules, name, made)
 
     module("wgpu_engine.gpu.adapters", list_adapters=lambda: state.adapters, choose_adapter=choose)
-    module("wgpu_engine.gpu.native", open_device=lambda selector: SimpleNamespace(close=close))
+    module("wgpu_engine.gpu.native", open_device=open_device)
     module("wgpu_engine.ops.known_answers", run_known_answers=run)
     return state
 

@@ -9,19 +9,26 @@ import pytest
 from gguf import GGUFWriter
 from typer.testing import Result
 
+from wgpu_engine.errors import NoAdapterError
+from wgpu_engine.gpu.device import AdapterInfo
+
 Cli = Callable[..., Result]
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A file with two tensors and a name that tries to be more than a name."""
-    path = tmp_path / "tiny.gguf"
-    writer = GGUFWriter(path, "llama")
+def _write(path: Path, architecture: str) -> Path:
+    """A file of one layer, with a name that tries to be more than a name."""
+    writer = GGUFWriter(path, architecture)
     writer.add_name("Tiny\x1b[2J [red]")
     writer.add_context_length(512)
+    writer.add_block_count(1)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
     writer.add_array("general.license", ["not", "text"])
-    writer.add_tensor("a", np.zeros((4, 32), np.float32))
-    writer.add_tensor("b", np.zeros((2, 32), np.float16))
+    writer.add_tensor("token_embd.weight", np.zeros((4, 32), np.float32))
+    writer.add_tensor("blk.0.attn_k.weight", np.zeros((16, 32), np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -29,17 +36,76 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return _write(tmp_path / "tiny.gguf", "llama")
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adapter that tells how much memory it has."""
+    gpu = AdapterInfo(0, "Blue GPU", "integrated", "Vulkan", "blue 1.2")
+
+    def choose(selector: str | None) -> tuple[AdapterInfo, None]:
+        if selector not in (None, "0"):
+            raise NoAdapterError("no adapter fits: choose another")
+        return gpu, None
+
+    monkeypatch.setattr("wgpu_engine.gpu.adapters.choose_adapter", choose)
+    monkeypatch.setattr("wgpu_engine.engine.memory.memory_budget", lambda adapter: 1 << 30)
+
+
+@pytest.mark.usefixtures("adapter")
 def test_json(cli: Cli, model: Path) -> None:
     report = json.loads(cli("info", str(model), "--json").stdout)
     assert report["path"] == str(model) and report["architecture"] == "llama" and report["context"] == 512
     assert report["license"] is None and report["file_bytes"] == model.stat().st_size
-    assert report["tensors"] == {"F32": {"count": 1, "bytes": 512}, "F16": {"count": 1, "bytes": 128}}
+    assert report["parameters"] == 4 * 32 + 16 * 32
+    assert report["tensors"] == {"F16": {"count": 1, "bytes": 1024}, "F32": {"count": 1, "bytes": 512}}
+    assert report["supported"] is True and report["memory"]["adapter"] == "Blue GPU"
+    assert report["memory"]["ctx_size"] == 512 and report["memory"]["weights"] == 1536
+    assert report["memory"]["kv"] == 512 * 2 * 16 * 2, "positions, K and V, one head of 16, f16"
+    assert report["memory"]["available"] == 1 << 30 and report["memory"]["fits"] is True
 
 
+@pytest.mark.usefixtures("adapter")
+def test_options_change_what_it_takes(cli: Cli, model: Path) -> None:
+    arguments = ("--json", "--ctx-size", "128", "--kv-type", "f32", "--memory-budget", "1M")
+    memory = json.loads(cli("info", str(model), *arguments).stdout)["memory"]
+    assert memory["kv"] == 128 * 2 * 16 * 4 and memory["available"] == 1 << 20 and memory["fits"] is False
+    assert "does NOT fit Blue GPU: 1.0 MiB are free" in cli("info", str(model), "--memory-budget", "1M").stdout
+
+
+@pytest.mark.usefixtures("adapter")
+def test_a_device_that_is_not_there(cli: Cli, model: Path) -> None:
+    result = cli("info", str(model), "--device", "7")
+    assert (result.exit_code, result.stderr) == (2, "error: no adapter fits: choose another\n")
+
+
+def test_without_an_adapter_the_rest_is_told(cli: Cli, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(selector: str | None) -> None:
+        raise NoAdapterError("there is none")
+
+    monkeypatch.setattr("wgpu_engine.gpu.adapters.choose_adapter", choose)
+    memory = json.loads(cli("info", str(model), "--json").stdout)["memory"]
+    assert memory["adapter"] is None and memory["available"] is None and memory["fits"] is None
+    assert "no adapter to run it on" in cli("info", str(model)).stdout
+
+
+@pytest.mark.usefixtures("adapter")
 def test_people_get_tables_and_no_control_characters(cli: Cli, model: Path) -> None:
     result = cli("info", str(model))
     assert result.exit_code == 0 and "Tiny[2J [red]" in result.stdout and "\x1b" not in result.stdout
-    assert "512 B" in result.stdout and "128 B" in result.stdout
+    assert "512 B" in result.stdout and "1.0 KiB" in result.stdout and "It fits Blue GPU" in result.stdout
+
+
+def test_shows_what_it_can_of_a_model_that_does_not_run(cli: Cli, tmp_path: Path) -> None:
+    path = _write(tmp_path / "other.gguf", "novel")
+    report = json.loads(cli("info", str(path), "--json").stdout)
+    assert report["supported"] is False and "novel" in report["unsupported_because"] and report["memory"] is None
+    assert report["tensors"]["F32"]["count"] == 1
+    result = cli("info", str(path))
+    assert result.exit_code == 0 and "does not run" in result.stdout
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])

@@ -21,7 +21,7 @@ ENGINE = """
 import sys, time, types
 from types import SimpleNamespace as N
 class LLM:
-    adapter, chat_template, ctx_size = N(name="Fake"), None, 64
+    adapter, chat_template, ctx_size, warnings = N(name="Fake"), None, 64, []
     def __init__(self, model, *, progress, **options):
         progress("weights", 1 << 20, 2 << 20)
     def __enter__(self): return self

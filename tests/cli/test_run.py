@@ -83,3 +83,10 @@ def test_refuses_numbers_that_are_none(cli: Cli, script: Any, value: str) -> Non
 def test_a_pipe_gets_control_characters_as_they_are(cli: Cli, script: Any) -> None:
     script.pieces = ["a\x1b[2Jb"]
     assert cli("run", "smollm2", "x").stdout == "a\x1b[2Jb\n"
+
+
+def test_warnings_go_to_stderr(cli: Cli, script: Any) -> None:
+    script.warnings = ["the weights of blk.0 hold NaN"]
+    result = cli("run", "smollm2", "x", "--json")
+    assert result.stderr == "warning: the weights of blk.0 hold NaN\n"
+    assert json.loads(result.stdout)["finish_reason"] == "stop"

@@ -85,8 +85,9 @@ def judge(adapter: "AdapterInfo", answers: "list[KnownAnswer]") -> Verdict:
 def _known_answers(adapter: "AdapterInfo") -> "list[KnownAnswer]":
     from wgpu_engine.gpu.native import open_device
     from wgpu_engine.ops.known_answers import run_known_answers
+    from wgpu_engine.platform.drive import drive
 
-    device = open_device(adapter.index)
+    device = drive(open_device(adapter.index))
     try:
         return run_known_answers(device)
     finally:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from wgpu_engine.cli import terminal
 from wgpu_engine.cli.options import ModelOptions
 from wgpu_engine.cli.progress import ProgressDisplay
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_llm(model: str, options: ModelOptions) -> "LLM":
-    """Load `model` onto the chosen adapter, with progress bars.
+    """Load `model` onto the chosen adapter, with progress bars; what is odd about it is said on stderr.
 
     Raises:
         EngineError: no such model, a damaged one, no adapter, or too little memory.
@@ -18,4 +19,7 @@ def open_llm(model: str, options: ModelOptions) -> "LLM":
     from wgpu_engine.engine.llm import LLM
 
     with ProgressDisplay() as progress:
-        return LLM(model, **options.keywords(), progress=progress)
+        llm = LLM(model, **options.keywords(), progress=progress)
+    for warning in llm.warnings:
+        terminal.note(f"warning: {warning}")
+    return llm
