@@ -138,11 +138,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 {% else %}
       let top = max(whole_max${g}, max${g});
       let old = exp(whole_max${g} - top);
-      let new = exp(max${g} - top);
+      let fresh = exp(max${g} - top);
       whole_max${g} = top;
-      whole_sum${g} = fma(whole_sum${g}, old, sum * new);
+      whole_sum${g} = fma(whole_sum${g}, old, sum * fresh);
 {% for c in range(2 * chunks) %}
-      whole${g}_${c} = fma(whole${g}_${c}, vec4<f32>(old), acc${g}_${c} * new);
+      whole${g}_${c} = fma(whole${g}_${c}, vec4<f32>(old), acc${g}_${c} * fresh);
 {% endfor %}
 {% endif %}
     }

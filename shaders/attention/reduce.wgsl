@@ -32,11 +32,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let part_max = partials[at + ${head_dim}u];
     let top = max(whole_max, part_max);
     let old = exp(whole_max - top);
-    let new = exp(part_max - top);
+    let fresh = exp(part_max - top);
     whole_max = top;
-    whole_sum = fma(whole_sum, old, partials[at + ${head_dim + 1}u] * new);
-    low = fma(low, vec4<f32>(old), partial4(at + value) * new);
-    high = fma(high, vec4<f32>(old), partial4(at + value + 4u) * new);
+    whole_sum = fma(whole_sum, old, partials[at + ${head_dim + 1}u] * fresh);
+    low = fma(low, vec4<f32>(old), partial4(at + value) * fresh);
+    high = fma(high, vec4<f32>(old), partial4(at + value + 4u) * fresh);
   }
   write_head(row, head, eighth, lane, low / whole_sum, high / whole_sum);
 }

@@ -37,8 +37,8 @@ fn fold(sums: vec4<f32>) -> f32 {
 {% endif %}
 {% if share %}
 
-fn shuffle4(v: vec4<u32>, from: u32) -> vec4<u32> {
+fn shuffle4(v: vec4<u32>, lane: u32) -> vec4<u32> {
   return vec4<u32>(
-    subgroupShuffle(v.x, from), subgroupShuffle(v.y, from), subgroupShuffle(v.z, from), subgroupShuffle(v.w, from));
+    subgroupShuffle(v.x, lane), subgroupShuffle(v.y, lane), subgroupShuffle(v.z, lane), subgroupShuffle(v.w, lane));
 }
 {% endif %}

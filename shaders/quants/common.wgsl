@@ -4,7 +4,7 @@ struct Quants {
   hi: vec4<u32>,
 }
 
-{% for name, (start, row) in planes.items() %}
+{% for name, start, row in planes %}
 const ${name} = ${start}u;
 const ${name}_ROW = ${row}u;
 {% endfor %}

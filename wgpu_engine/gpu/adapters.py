@@ -1,6 +1,7 @@
 """Which adapter to run on: the discrete GPU first, or the one that was asked for by index or name."""
 
 import os
+import tempfile
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,8 @@ _HOW_TO_GET_ONE = "install a Vulkan driver (Debian: mesa-vulkan-drivers) or run 
 
 def wgpu_module() -> ModuleType:
     """wgpu-py, or its twin over Dawn where WGPU_ENGINE_BACKEND=dawn."""
+    # without it every Vulkan loader call on Linux prints a warning
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     if os.environ.get("WGPU_ENGINE_BACKEND") == "dawn":
         import wgpudawn
 
@@ -61,7 +64,7 @@ def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]
     """
     found = _enumerate()
     if not found:
-        raise NoAdapterError(f"No WebGPU adapter was found: {_HOW_TO_GET_ONE}.")
+        raise NoAdapterError(f"no WebGPU adapter was found: {_HOW_TO_GET_ONE}")
     if selector is None:
         return min(found, key=lambda pair: _PREFERENCE.index(pair[0].kind))
     text = str(selector)
@@ -69,4 +72,4 @@ def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]
         if text == str(info.index) if text.isdigit() else text.lower() in info.name.lower():
             return info, adapter
     names = ", ".join(f"{info.index}: {info.name}" for info, _ in found)
-    raise NoAdapterError(f"No adapter fits --device {text!r}; there are {names}.")
+    raise NoAdapterError(f"no adapter fits --device {text!r}; there are {names}")

@@ -49,6 +49,7 @@ class NativeDevice:
         self._buffers: set[Any] = set()
         self._kernels: dict[str, tuple[Any, Any]] = {}
         self._staging: dict[int, list[Any]] = {}
+        self._fence = self.buffer(16, "fence")
 
     @property
     def buffers(self) -> int:
@@ -60,7 +61,7 @@ class NativeDevice:
         if size > self.limits.buffer_bytes:
             raise OutOfMemoryError(
                 f"A buffer of {size >> 20} MiB ({label}) is more than the {self.limits.buffer_bytes >> 20} MiB that this "
-                "adapter allows: use a smaller model or --ctx-size."
+                "adapter allows: use a smaller model or --ctx-size"
             )
         usage = self._wgpu.BufferUsage
         flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
@@ -87,11 +88,8 @@ class NativeDevice:
             await self.flush()
 
     async def flush(self) -> None:
-        def wait() -> None:
-            self._queue.submit([])
-            self._queue.on_submitted_work_done_sync()
-
-        self._guard("flush", wait)
+        # a read-back is the one wait that every backend of the library has right
+        await self.receive(self.read(self._fence, 0, 16))
 
     def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
         return NativePlan([self._record(dispatch) for dispatch in dispatches], label)
@@ -199,12 +197,12 @@ class NativeDevice:
         except Exception as error:
             text = " ".join(str(error).split())
             if "lost" in text.lower() or "destroyed" in text.lower():
-                raise DeviceLostError(f"The GPU device was lost ({what}): load the model again.") from error
+                raise DeviceLostError(f"the GPU device was lost ({what}): load the model again") from error
             if "memory" in text.lower() and "out of" in text.lower():
                 raise OutOfMemoryError(
-                    f"The adapter is out of memory ({what}): use a smaller model or --ctx-size."
+                    f"the adapter is out of memory ({what}): use a smaller model or --ctx-size"
                 ) from error
-            raise DeviceError(f"The device refused {what}: {text[:400]}") from error
+            raise DeviceError(f"the device refused {what}: {text[:400]}") from error
 
 
 async def open_device(selector: str | int | None = None, limits: Limits | None = None) -> NativeDevice:

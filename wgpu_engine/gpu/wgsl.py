@@ -31,17 +31,22 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def assemble(template: str, *, dialect: str, **values: Any) -> Shader:
+def assemble(template: str, *, dialect: str, label: str = "", **values: Any) -> Shader:
     """The shader that `shaders/<template>` makes of `values`, for dialect "naga" or "tint".
 
-    Its name is the template's, with the values that tell it from its siblings left to the caller's `label` value.
+    `values` must be hashable: plans ask for the same shader once a layer, and get it from a cache. `label` tells it from
+    its siblings in messages.
     """
-    source = _environment().get_template(template).render(**values)
-    if dialect == "tint" and "subgroup" in source:
-        source = _TINT_SUBGROUPS + source
     name = template.removesuffix(".wgsl")
-    label = values.get("label")
-    return Shader(f"{name}:{label}" if label else name, source)
+    return Shader(f"{name}:{label}" if label else name, _render(template, dialect, tuple(values.items())))
+
+
+@cache
+def _render(template: str, dialect: str, values: tuple[tuple[str, Any], ...]) -> str:
+    source = _environment().get_template(template).render(dict(values))
+    if dialect == "tint" and "subgroup" in source:
+        return _TINT_SUBGROUPS + source
+    return source
 
 
 def binding_types(source: str) -> list[str]:

@@ -43,8 +43,8 @@ class Config:
         rope_dim = settings.count("rope.dimension_count", head_dim, largest=1 << 10)
         if heads % kv_heads or head_dim % 8 or rope_dim % 4 or rope_dim > head_dim:
             raise ModelFileError(
-                f"The attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
-                f"{rope_dim} of them rotated."
+                f"the attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
+                f"{rope_dim} of them rotated"
             )
         return Config(
             layers=settings.count("block_count", largest=1 << 12),
@@ -97,8 +97,13 @@ class Llama:
         self.layers = layers
         self.norm = norm
         self.head = head
-        self.states = (PagedKV(config.heads.kv_count, config.heads.head_dim),) * config.layers
         self._angles: Buffer | None = None
+
+    @staticmethod
+    def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
+        """The state of each layer, from the settings alone."""
+        c = Config.read(settings, tensors, 0)
+        return (PagedKV(c.heads.kv_count, c.heads.head_dim),) * c.layers
 
     @staticmethod
     async def load(device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader) -> "Llama":

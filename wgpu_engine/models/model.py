@@ -28,14 +28,14 @@ class Description:
     vocab: int
     context: int
     """positions that it was trained for"""
+    states: "tuple[PagedKV, ...]"
+    """the state of each layer"""
 
 
 class Model(Protocol):
     """Weights on a device and the forward pass over them."""
 
     description: Description
-    states: tuple[PagedKV, ...]
-    """the state of each layer"""
 
     @property
     def weight_bytes_per_token(self) -> int:

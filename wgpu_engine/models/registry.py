@@ -26,7 +26,7 @@ def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> 
     if settings.architecture not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
         raise UnsupportedModelError(
-            f"The architecture {settings.architecture!r} is not supported yet; supported: {known}."
+            f"the architecture {settings.architecture!r} is not supported yet; supported: {known}"
         )
     embedding = Tensors(tensors).take_matrix("token_embd.weight")
     return Description(
@@ -37,6 +37,7 @@ def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> 
         width=settings.count("embedding_length"),
         vocab=embedding.rows,
         context=settings.count("context_length", 2048, largest=1 << 31),
+        states=ARCHITECTURES[settings.architecture].states(settings, Tensors(tensors)),
     )
 
 

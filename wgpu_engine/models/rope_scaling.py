@@ -24,6 +24,6 @@ def rope_frequencies(settings: Settings, rope_dim: int, factors: Sequence[float]
         return [frequency / factor for frequency in frequencies]
     if scaling != "none":
         raise UnsupportedModelError(
-            f"RoPE scaling {scaling!r} is not supported yet: use a model with linear, Llama 3 or no scaling."
+            f"roPE scaling {scaling!r} is not supported yet: use a model with linear, Llama 3 or no scaling"
         )
     return frequencies

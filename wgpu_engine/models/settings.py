@@ -24,10 +24,10 @@ class Settings:
         if value is None and default is not None:
             return default
         if value is None:
-            raise ModelFileError(f"The setting {self.architecture}.{key} is missing: the file is incomplete.")
+            raise ModelFileError(f"the setting {self.architecture}.{key} is missing: the file is incomplete")
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
             raise ModelFileError(
-                f"The setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from 1 to {largest}."
+                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from 1 to {largest}"
             )
         return value
 
@@ -37,7 +37,7 @@ class Settings:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
-            raise ModelFileError(f"The setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number.")
+            raise ModelFileError(f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number")
         return float(value)
 
     def text(self, key: str, default: str) -> str:

@@ -23,11 +23,11 @@ class Tensors:
         """
         tensor = self._tensors.get(name)
         if tensor is None:
-            raise ModelFileError(f"The tensor {name} is missing: the file is incomplete, download it again.")
+            raise ModelFileError(f"the tensor {name} is missing: the file is incomplete, download it again")
         if tensor.shape != shape:
             raise ModelFileError(
-                f"The tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for {list(shape)}: "
-                "the file is damaged or of another architecture."
+                f"the tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for {list(shape)}: "
+                "the file is damaged or of another architecture"
             )
         return tensor
 

@@ -22,7 +22,7 @@ def embed(
             f"{table.quant.name}.{codec}",
             quant=table.quant.name,
             quant_is_float=table.quant.is_float,
-            planes={name.upper(): place for name, place in part.planes.items()},
+            planes=part.plane_constants,
             width=width,
             codec=codec,
             square_words=square_words(width),

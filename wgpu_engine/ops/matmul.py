@@ -137,7 +137,7 @@ def _matmul(
             **_weight_values(weight, part),
             epilogue=epilogue,
             codec=a.codec,
-            extra_bindings=[(name, declaration) for name, declaration, _ in bindings],
+            extra_bindings=tuple((name, declaration) for name, declaration, _ in bindings),
             normed=a.squares is not None,
             square_words_in=square_words(a.width),
             width_in=a.width,
@@ -160,7 +160,7 @@ def _weight_values(weight: Weight, part: WeightPart) -> dict[str, Any]:
     return {
         "quant": weight.quant.name,
         "quant_is_float": weight.quant.is_float,
-        "planes": {name.upper(): place for name, place in part.planes.items()},
+        "planes": part.plane_constants,
         "k": weight.k,
         "ports": weight.ports,
         "features": weight.features,

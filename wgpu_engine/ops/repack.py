@@ -78,7 +78,7 @@ class Loader:
             halves = struct.unpack(f"<{count}H", data)
             return list(struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(half << 16 for half in halves))))
         raise UnsupportedModelError(
-            f"The tensor {tensor.name} is {tensor.type.name}, where only F32, F16 and BF16 are supported."
+            f"the tensor {tensor.name} is {tensor.type.name}, where only F32, F16 and BF16 are supported"
         )
 
     async def vector(self, tensor: TensorInfo) -> Buffer:
@@ -92,7 +92,7 @@ class Loader:
             values += await self.floats(tensor) if tensor else [0.0] * size
         name = next(tensor.name for tensor, _ in tensors if tensor)
         if not all(map(math.isfinite, values)):
-            self.warnings.append(f"The tensor {name} holds NaN or infinite values: expect broken output.")
+            self.warnings.append(f"the tensor {name} holds NaN or infinite values: expect broken output")
         buffer = self.device.buffer(4 * len(values), name)
         self.device.write(buffer, 0, struct.pack(f"<{len(values)}f", *values))
         return buffer

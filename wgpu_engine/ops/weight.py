@@ -38,6 +38,11 @@ class WeightPart:
     def features(self) -> int:
         return self.stop - self.start
 
+    @property
+    def plane_constants(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, start and row length of each plane, as `shaders/quants/common.wgsl` wants them."""
+        return tuple((name.upper(), start, row) for name, (start, row) in self.planes.items())
+
 
 @dataclass(frozen=True)
 class Weight:

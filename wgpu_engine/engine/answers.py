@@ -1,0 +1,70 @@
+"""Answers, whole and in pieces."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from wgpu_engine.engine.generation import Timings
+from wgpu_engine.engine.turns import Turns
+from wgpu_engine.platform.drive import drive
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an answer; the last one has a finish reason and the timings."""
+
+    text: str
+    tokens: list[int]
+    finish_reason: FinishReason | None = None
+    timings: Timings | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A whole answer."""
+
+    text: str
+    tokens: list[int]
+    finish_reason: FinishReason
+    timings: Timings
+
+
+def collect(chunks: Iterator[Chunk]) -> Completion:
+    """The whole of a stream."""
+    text: list[str] = []
+    tokens: list[int] = []
+    for chunk in chunks:
+        text.append(chunk.text)
+        tokens += chunk.tokens
+        if chunk.finish_reason and chunk.timings:
+            return Completion("".join(text), tokens, chunk.finish_reason, chunk.timings)
+    raise AssertionError("a stream ends with a finish reason")
+
+
+def iterate(chunks: AsyncGenerator[Chunk, None], turns: Turns) -> Iterator[Chunk]:
+    """A stream for synchronous code; closing it ends the generation."""
+    turns.take()
+    try:
+        while (chunk := drive(_next(chunks))) is not None:
+            yield chunk
+    finally:
+        drive(chunks.aclose())  # type: ignore[arg-type]
+        turns.give_back()
+
+
+async def iterate_in_threads(chunks: AsyncGenerator[Chunk, None], turns: Turns) -> AsyncIterator[Chunk]:
+    """A stream for an event loop, whose waits for the device happen in worker threads."""
+    await turns.take_async()
+    try:
+        while (chunk := await asyncio.to_thread(drive, _next(chunks))) is not None:
+            yield chunk
+    finally:
+        drive(chunks.aclose())  # type: ignore[arg-type]
+        turns.give_back()
+
+
+async def _next(chunks: AsyncGenerator[Chunk, None]) -> Chunk | None:
+    return await anext(chunks, None)

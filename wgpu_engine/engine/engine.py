@@ -1,0 +1,163 @@
+"""The engine: a model, its cache and its plans on one device, and the steps over them."""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from wgpu_engine.engine.blocks import BlockPool
+from wgpu_engine.engine.rows import Row, pack_state
+from wgpu_engine.gpu.device import Buffer, Device, Pending, Plan
+from wgpu_engine.models.model import Model
+from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, ceil_div, row_floats
+from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType, kv_block_bytes
+from wgpu_engine.ops.sample import RING, sample
+
+PREFILL_ROWS = 128
+"""rows of a prefill plan: enough to use each weight often, few enough that a submit stays short"""
+_FIRST_BUCKET = 256
+
+
+@dataclass
+class _Recorded:
+    """A plan with the buffers that a step touches."""
+
+    plan: Plan
+    state: Buffer
+    logits: Buffer | None
+    rows: int
+    outputs: int
+    written: bytes = b""
+    """what the host wrote into the state last; the device only reads it"""
+
+
+class Engine:
+    """Runs steps of token rows. Which rows, and what becomes of their tokens, is the caller's business."""
+
+    def __init__(
+        self,
+        device: Device,
+        model: Model,
+        *,
+        ctx_size: int,
+        slots: int = 1,
+        precision: Literal["exact", "fast"] = "fast",
+        kv_type: KVType = "f16",
+    ) -> None:
+        self.device = device
+        self.model = model
+        self.ctx_size = ctx_size
+        self.precision = precision
+        self.vocab = model.description.vocab
+        table_width = ceil_div(ctx_size, KV_BLOCK)
+        blocks = slots * table_width
+        self.blocks = BlockPool(blocks, slots)
+        self.cache = KVCache(
+            kv_type,
+            tuple(
+                device.buffer(blocks * kv_block_bytes(state.heads, state.head_dim, kv_type), f"kv {i}")
+                for i, state in enumerate(model.description.states)
+            ),
+            device.buffer(4 * slots * table_width, "block tables"),
+            table_width,
+        )
+        self._slots = device.buffer(4 * slots * SLOT_WORDS, "slots")
+        self._counts = device.buffer(4 * slots * self.vocab, "token counts")
+        self._ring = device.buffer(4 * slots * RING, "sampled tokens")
+        self._scratch = ScratchPool(device)
+        self._plans: dict[tuple[int, int, bool, int], _Recorded] = {}
+        model.prepare(ctx_size)
+
+    def free(self) -> None:
+        """Gives the cache and the plans' buffers back; the weights stay."""
+        for buffer in (*self.cache.layers, self.cache.tables, self._slots, self._counts, self._ring):
+            self.device.free(buffer)
+        for recorded in self._plans.values():
+            self.device.free(recorded.state)
+        self._plans.clear()
+        self._scratch.free()
+
+    @property
+    def decode_dispatches(self) -> int:
+        """Dispatches of a decode step of one row in a short context."""
+        return self._recorded(1, 1, True, 1).plan.dispatches
+
+    def set_slot(self, slot: int, words: bytes, prompt: Sequence[int] = ()) -> None:
+        """Starts a sequence in a slot: its sampling words, and the prompt's tokens if penalties count them."""
+        self.device.write(self._slots, 4 * SLOT_WORDS * slot, words)
+        if prompt:
+            counts = bytearray(4 * self.vocab)
+            for token in prompt:
+                counts[4 * token + 3] = 0x80
+            self.device.write(self._counts, 4 * self.vocab * slot, counts)
+
+    def reserve(self, slot: int, positions: int) -> None:
+        """Makes room for so many positions of a slot; raises OutOfMemoryError where there is none."""
+        if self.blocks.reserve(slot, positions):
+            table = self.blocks.table(slot)
+            data = struct.pack(f"<{len(table)}I", *table)
+            self.device.write(self.cache.tables, 4 * slot * self.cache.table_width, data)
+
+    def step(self, rows: Sequence[Row], outputs: Sequence[int], reach: int) -> Pending | None:
+        """Runs rows; those of `outputs` get a next token, sampled into their slots. `reach` bounds the positions.
+
+        Returns what `receive_sampled` waits for, None without outputs. Steps may be queued: decode rows go on from what
+        the step before them samples.
+        """
+        recorded = self._recorded(len(rows), len(outputs), True, reach)
+        self._write_state(recorded, rows, outputs)
+        if not outputs:
+            self.device.run(recorded.plan)
+            return None
+        return self.device.run_and_read(recorded.plan, self._ring, 0, self._ring.size)
+
+    async def receive_sampled(self, pending: Pending) -> Callable[[int, int], int]:
+        """The tokens that were sampled up to a step: a function of the slot and of how many were sampled before."""
+        data = await self.device.receive(pending)
+        return lambda slot, number: int.from_bytes(data[4 * (RING * slot + number % RING) :][:4], "little")
+
+    async def logits(self, rows: Sequence[Row], reach: int) -> list[bytes]:
+        """Logits f32 [vocab] of every row, as bytes; nothing is sampled."""
+        recorded = self._recorded(len(rows), len(rows), False, reach)
+        self._write_state(recorded, rows, range(len(rows)))
+        assert recorded.logits is not None
+        stride = 4 * row_floats(self.vocab)
+        data = await self.device.receive(
+            self.device.run_and_read(recorded.plan, recorded.logits, 0, stride * len(rows))
+        )
+        return [data[stride * i : stride * i + 4 * self.vocab] for i in range(len(rows))]
+
+    def _write_state(self, recorded: _Recorded, rows: Sequence[Row], outputs: Sequence[int]) -> None:
+        state = pack_state(rows, outputs, recorded.rows, recorded.outputs)
+        if state != recorded.written:
+            self.device.write(recorded.state, 0, state)
+            recorded.written = state
+
+    def _recorded(self, rows: int, outputs: int, sampled: bool, reach: int) -> _Recorded:
+        """The plan for so many rows and outputs, made at its first use; sizes come in few buckets."""
+        rows = _bucket(rows, (1, 8, PREFILL_ROWS))
+        outputs = _bucket(outputs, (0, 1, 8, PREFILL_ROWS))
+        positions = min(_position_bucket(reach), _position_bucket(self.ctx_size))
+        key = (rows, outputs, sampled, positions)
+        if key not in self._plans:
+            self._plans[key] = self._record(rows, outputs, sampled, positions)
+        return self._plans[key]
+
+    def _record(self, rows: int, outputs: int, sampled: bool, positions: int) -> _Recorded:
+        builder = PlanBuilder(self.device, rows, outputs, self.precision, self._slots, self._scratch)
+        logits = self.model.forward(builder, self.cache, positions)
+        if logits is not None and sampled:
+            sample(builder, logits, self.vocab, self._counts, self._ring)
+        plan = self.device.plan(builder.dispatches, f"{rows} rows")
+        return _Recorded(plan, builder.state, logits, rows, outputs)
+
+
+def _bucket(count: int, sizes: Sequence[int]) -> int:
+    return next(size for size in sizes if size >= count)
+
+
+def _position_bucket(positions: int) -> int:
+    size = _FIRST_BUCKET
+    while size < positions:
+        size *= 4
+    return size

@@ -1,0 +1,135 @@
+"""The loop that makes tokens: prefill in chunks, then decode steps queued ahead of what has been read."""
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from wgpu_engine.engine.engine import PREFILL_ROWS, Engine
+from wgpu_engine.engine.rows import Row, decode_row
+from wgpu_engine.engine.sampling import SamplingParams
+from wgpu_engine.errors import ContextFullError, RequestError
+from wgpu_engine.gpu.device import Pending
+
+AHEAD = 3
+"""decode steps in flight: enough to hide a read-back, few enough that a stop wastes little"""
+_SLOT = 0
+
+
+@dataclass
+class Timings:
+    """How long a generation took, in seconds."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """of the prompt: found in the cache of the generation before"""
+    prompt_s: float = 0.0
+    completion_tokens: int = 0
+    decode_s: float = 0.0
+    first_token_s: float = 0.0
+
+    @property
+    def prompt_per_s(self) -> float:
+        """Tokens a second of the prompt that were computed."""
+        return (self.prompt_tokens - self.cached_tokens) / self.prompt_s if self.prompt_s else 0.0
+
+    @property
+    def decode_per_s(self) -> float:
+        """Tokens a second after the first one."""
+        return (self.completion_tokens - 1) / self.decode_s if self.decode_s and self.completion_tokens > 1 else 0.0
+
+
+@dataclass
+class Generator:
+    """Generates one sequence at a time, and keeps its cache for the next one that begins the same way."""
+
+    engine: Engine
+    host_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=512))
+    """time of this thread that decode steps took, without the wait for their tokens"""
+    _cached: list[int] = field(default_factory=list)
+    """tokens whose keys and values are in the cache"""
+
+    async def tokens(self, ids: Sequence[int], params: SamplingParams, timings: Timings) -> AsyncIterator[int]:
+        """The tokens that follow `ids`, until the context or `params.max_tokens` ends them.
+
+        Raises:
+            RequestError: `ids` is empty or holds an id that the model lacks.
+            ContextFullError: `ids` leave no room for a token.
+        """
+        limit = self._check(ids, params)
+        start = time.perf_counter()
+        pending = await self._prefill(ids, params, timings)
+        queue = deque([pending])
+        sampled = 1
+        for number in range(limit):
+            while sampled < limit and len(queue) <= AHEAD:
+                queue.append(self._decode(len(ids) + sampled))
+                sampled += 1
+            token = (await self.engine.receive_sampled(queue.popleft()))(_SLOT, number)
+            now = time.perf_counter()
+            if number == 0:
+                timings.prompt_s = timings.first_token_s = now - start
+            timings.completion_tokens = number + 1
+            timings.decode_s = now - start - timings.prompt_s
+            if number + 1 < limit:
+                self._cached.append(token)
+            yield token
+
+    async def logits(self, ids: Sequence[int]) -> list[bytes]:
+        """Logits f32 [vocab] at every position of `ids`; raises like `tokens`."""
+        self._check(ids, SamplingParams(max_tokens=0))
+        self._cached.clear()
+        self.engine.reserve(_SLOT, len(ids))
+        found: list[bytes] = []
+        for start in range(0, len(ids), PREFILL_ROWS):
+            rows = [Row(token, start + i, _SLOT) for i, token in enumerate(ids[start : start + PREFILL_ROWS])]
+            found += await self.engine.logits(rows, len(ids))
+        return found
+
+    def _check(self, ids: Sequence[int], params: SamplingParams) -> int:
+        """How many tokens may follow."""
+        engine = self.engine
+        if not ids:
+            raise RequestError("the prompt is empty: give at least one token")
+        if not all(0 <= token < engine.vocab for token in ids):
+            raise RequestError(f"a token id of the prompt is outside the vocabulary of {engine.vocab} tokens")
+        room = engine.ctx_size - len(ids)
+        if room < (0 if params.max_tokens == 0 else 1):
+            raise ContextFullError(
+                f"the prompt has {len(ids)} tokens and the context holds {engine.ctx_size}: shorten it or raise --ctx-size"
+            )
+        return room if params.max_tokens is None else min(room, params.max_tokens)
+
+    async def _prefill(self, ids: Sequence[int], params: SamplingParams, timings: Timings) -> Pending:
+        """Runs what of the prompt is not in the cache; the last chunk samples the first token."""
+        engine = self.engine
+        known = _common_prefix(self._cached, ids[:-1])
+        timings.prompt_tokens, timings.cached_tokens = len(ids), known
+        engine.set_slot(_SLOT, params.slot_words(), ids if params.penalizes else ())
+        engine.reserve(_SLOT, len(ids))
+        del self._cached[known:]
+        for start in range(known, len(ids), PREFILL_ROWS):
+            chunk = ids[start : start + PREFILL_ROWS]
+            rows = [Row(token, start + i, _SLOT) for i, token in enumerate(chunk)]
+            last = start + len(chunk) == len(ids)
+            pending = engine.step(rows, [len(rows) - 1] if last else [], start + len(chunk))
+            self._cached += chunk
+            if not last:
+                # one chunk in flight, so that a generation that is closed here stops soon
+                await engine.device.flush()
+        assert pending is not None
+        return pending
+
+    def _decode(self, positions: int) -> Pending:
+        """Queues the step that brings the sequence to so many positions."""
+        start = time.thread_time()
+        self.engine.reserve(_SLOT, positions)
+        pending = self.engine.step([decode_row(_SLOT)], [0], positions)
+        self.host_seconds.append(time.thread_time() - start)
+        assert pending is not None
+        return pending
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,0 +1,272 @@
+"""The Python API: a language model on an adapter."""
+
+import asyncio
+import statistics
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+from wgpu_engine.engine.answers import Chunk, Completion, collect, iterate, iterate_in_threads
+from wgpu_engine.engine.engine import Engine
+from wgpu_engine.engine.generation import Generator, Timings
+from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+from wgpu_engine.engine.sampling import SamplingParams
+from wgpu_engine.engine.turns import Turns
+from wgpu_engine.errors import RequestError
+from wgpu_engine.files.model_file import ModelFile, open_model
+from wgpu_engine.files.store import Store
+from wgpu_engine.gpu.device import AdapterInfo
+from wgpu_engine.gpu.native import open_device
+from wgpu_engine.models.registry import describe, load_model
+from wgpu_engine.ops.kv import KVType
+from wgpu_engine.ops.repack import Loader
+from wgpu_engine.platform.drive import drive
+from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
+from wgpu_engine.text.chat_template import ChatTemplate
+from wgpu_engine.text.detokenizer import Detokenizer
+from wgpu_engine.text.stop import StopStrings
+from wgpu_engine.text.tokenizer import Tokenizer
+from wgpu_engine.text.tokenizer_json import tokenizer_json
+from wgpu_engine.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Messages = Sequence[Mapping[str, Any]]
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a decode step costs, whatever the machine."""
+
+    dispatches_per_token: int
+    host_us_per_step: float
+    """median µs of the engine's thread, without the wait for tokens; 0 before the first step"""
+    weight_bytes_per_token: int
+    buffers: int
+    """alive on the device"""
+
+
+class LLM:
+    """A model loaded onto an adapter; close it, or use it as a context manager, to give its memory back.
+
+    One answer is made at a time: other threads and tasks wait for their turn.
+
+    Args:
+        model: path of a GGUF file, or name of a model in the store.
+        device: index of an adapter, or text of its name; by default the most capable kind.
+        precision: "fast" quantizes activations to int8 for quantized weights, "exact" keeps floats.
+        ctx_size: positions of prompt and answer together; by default the model's own, up to 4096.
+        kv_type: how keys and values are kept.
+        memory_budget: bytes that the model may take on the adapter.
+        progress: called with a stage ("weights", "kernels"), what is done and the total.
+
+    Raises:
+        EngineError: the model or the adapter is missing, unsupported or too small.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str | int | None = None,
+        precision: Literal["fast", "exact"] = "fast",
+        ctx_size: int | None = None,
+        kv_type: KVType = "f16",
+        memory_budget: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        if precision not in ("fast", "exact"):
+            raise RequestError(f"precision must be fast or exact, not {precision!r}")
+        if kv_type not in ("f16", "f32"):
+            raise RequestError(f"kv_type must be f16 or f32, not {kv_type!r}")
+        if ctx_size is not None and not 1 <= ctx_size <= 1 << 24:
+            raise RequestError(f"ctx_size must be from 1 to {1 << 24}, not {ctx_size}")
+        self.path = Store().find(model)
+        self.warnings: list[str] = []
+        self._turns = Turns()
+        self._device = drive(open_device(device))
+        try:
+            with drive(open_model(self.path)) as file:
+                drive(self._load(file, precision, ctx_size, kv_type, memory_budget, progress))
+        except BaseException:
+            self._device.close()
+            raise
+
+    async def _load(
+        self,
+        file: ModelFile,
+        precision: Literal["fast", "exact"],
+        ctx_size: int | None,
+        kv_type: KVType,
+        budget: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self.description = describe(file.metadata, file.tensors)
+        self.ctx_size = context_size(self.description, ctx_size)
+        need = footprint(self.description, file.tensor_bytes, self.ctx_size, kv_type)
+        check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
+        vocabulary = Vocabulary.from_metadata(file.metadata)
+        self.tokenizer = Tokenizer(vocabulary, TokenizersEncoder(tokenizer_json(vocabulary)))
+        self.chat_template = ChatTemplate.from_metadata(file.metadata, vocabulary)
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress is not None:
+                progress("weights", done, file.tensor_bytes)
+
+        loader = Loader(self._device, advance)
+        model = await load_model(self._device, file.metadata, file.tensors, loader)
+        loader.close()
+        self.warnings += loader.warnings
+        self._engine = Engine(self._device, model, ctx_size=self.ctx_size, precision=precision, kv_type=kv_type)
+        self._generator = Generator(self._engine)
+
+    @property
+    def adapter(self) -> AdapterInfo:
+        """The adapter that the model is on."""
+        return self._device.adapter
+
+    @overload
+    def generate(self, prompt: str | Sequence[int], *, stream: Literal[False] = False, **sampling: Any) -> Completion: ...
+    @overload
+    def generate(self, prompt: str | Sequence[int], *, stream: Literal[True], **sampling: Any) -> Iterator[Chunk]: ...
+    def generate(
+        self, prompt: str | Sequence[int], *, stream: bool = False, **sampling: Any
+    ) -> Completion | Iterator[Chunk]:
+        """Continues a text or token ids.
+
+        With `stream` an iterator of chunks; closing it stops the generation. `sampling` are the fields of
+        `SamplingParams`: temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
+        seed, max_tokens, stop, ignore_eos.
+
+        Raises:
+            RequestError: a parameter is out of range, or the prompt is empty.
+            ContextFullError: the prompt is longer than the context.
+        """
+        chunks = iterate(self._chunks(self._ids(prompt), _params(sampling)), self._turns)
+        return chunks if stream else collect(chunks)
+
+    def agenerate(self, prompt: str | Sequence[int], **sampling: Any) -> AsyncIterator[Chunk]:
+        """The chunks of `generate`, without blocking the event loop."""
+        return iterate_in_threads(self._chunks(self._ids(prompt), _params(sampling)), self._turns)
+
+    @overload
+    def chat(
+        self, messages: Messages, *, stream: Literal[False] = False, tools: Sequence[Any] | None = None, **sampling: Any
+    ) -> Completion: ...
+    @overload
+    def chat(
+        self, messages: Messages, *, stream: Literal[True], tools: Sequence[Any] | None = None, **sampling: Any
+    ) -> Iterator[Chunk]: ...
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        tools: Sequence[Any] | None = None,
+        **sampling: Any,
+    ) -> Completion | Iterator[Chunk]:
+        """Answers a conversation of `{"role": …, "content": …}` messages, put into the model's chat template.
+
+        Otherwise like `generate`; raises RequestError too where the model has no chat template.
+        """
+        chunks = iterate(self._chunks(self._chat_ids(messages, tools), _params(sampling)), self._turns)
+        return chunks if stream else collect(chunks)
+
+    def achat(
+        self, messages: Messages, *, tools: Sequence[Any] | None = None, **sampling: Any
+    ) -> AsyncIterator[Chunk]:
+        """The chunks of `chat`, without blocking the event loop."""
+        return iterate_in_threads(self._chunks(self._chat_ids(messages, tools), _params(sampling)), self._turns)
+
+    def logits(self, ids: Sequence[int]) -> "NDArray[np.float32]":
+        """Logits float32 [tokens, vocab] at every position of `ids`; raises like `generate`."""
+        import numpy
+
+        self._turns.take()
+        try:
+            rows = drive(self._generator.logits(ids))
+        finally:
+            self._turns.give_back()
+        return numpy.frombuffer(b"".join(rows), numpy.float32).reshape(len(ids), -1)
+
+    async def alogits(self, ids: Sequence[int]) -> "NDArray[np.float32]":
+        """`logits`, without blocking the event loop."""
+        return await asyncio.to_thread(self.logits, ids)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of a text, with the BOS token where the model wants one."""
+        return self.tokenizer.encode(text)
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of token ids; control tokens are left out."""
+        return self.tokenizer.decode(ids)
+
+    def statistics(self) -> Statistics:
+        """What decode steps have cost so far."""
+        times = self._generator.host_seconds
+        return Statistics(
+            dispatches_per_token=self._engine.decode_dispatches,
+            host_us_per_step=1e6 * statistics.median(times) if times else 0.0,
+            weight_bytes_per_token=self._engine.model.weight_bytes_per_token,
+            buffers=self._device.buffers,
+        )
+
+    def close(self) -> None:
+        """Frees everything on the device; the LLM can't be used any more."""
+        self._device.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ids(self, prompt: str | Sequence[int]) -> list[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+
+    def _chat_ids(self, messages: Messages, tools: Sequence[Any] | None) -> list[int]:
+        if self.chat_template is None:
+            raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
+        return self.tokenizer.encode(self.chat_template.render(messages, tools=tools), add_special=False)
+
+    async def _chunks(self, ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
+        """An answer piece by piece, up to an end token, a stop string or the limit of tokens."""
+        timings = Timings()
+        detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if ids else None)
+        stops = StopStrings(params.stop)
+        end_ids = () if params.ignore_eos else self.tokenizer.vocabulary.end_ids
+        held: list[int] = []
+        async with aclosing(self._generator.tokens(ids, params, timings)) as tokens:
+            async for token in tokens:
+                held.append(token)
+                if token in end_ids:
+                    yield Chunk(stops.finish(), held, "stop", timings)
+                    return
+                text, stopped = stops.push(detokenizer.push(token))
+                if stopped:
+                    yield Chunk(text, held, "stop", timings)
+                    return
+                if text:
+                    yield Chunk(text, held)
+                    held = []
+        text, stopped = stops.push(detokenizer.finish())
+        yield Chunk(text if stopped else text + stops.finish(), held, "stop" if stopped else "length", timings)
+
+
+def _params(sampling: Mapping[str, Any]) -> SamplingParams:
+    known = {field.name for field in fields(SamplingParams)}
+    for name in sampling:
+        if name not in known:
+            raise RequestError(f"{name!r} is no sampling parameter; there are {', '.join(sorted(known))}")
+    return SamplingParams(**sampling)

@@ -1,0 +1,68 @@
+"""What a model takes on an adapter, and whether that is there."""
+
+import os
+from dataclasses import dataclass
+
+from wgpu_engine.errors import OutOfMemoryError
+from wgpu_engine.gpu.device import AdapterInfo
+from wgpu_engine.models.model import Description
+from wgpu_engine.ops.builder import ceil_div
+from wgpu_engine.ops.kv import KV_BLOCK, KVType, kv_block_bytes
+
+DEFAULT_CONTEXT = 4096
+"""positions, where neither the user nor the model asks for fewer"""
+_WORKSPACE = 64 << 20
+"""bytes for activations, logits and staging"""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes on the adapter."""
+
+    weights: int
+    kv: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.kv + _WORKSPACE
+
+
+def context_size(description: Description, wanted: int | None) -> int:
+    """Positions of the context: what was asked for, else the model's own, up to DEFAULT_CONTEXT."""
+    return wanted or min(description.context, DEFAULT_CONTEXT)
+
+
+def footprint(description: Description, tensor_bytes: int, ctx_size: int, kv_type: KVType, slots: int = 1) -> Footprint:
+    """What a model with a context of `ctx_size` positions takes."""
+    blocks = slots * ceil_div(ctx_size, KV_BLOCK)
+    kv = sum(blocks * kv_block_bytes(state.heads, state.head_dim, kv_type) for state in description.states)
+    return Footprint(tensor_bytes, kv)
+
+
+def memory_budget(adapter: AdapterInfo) -> int | None:
+    """Bytes that a model may take; None where only a failing allocation would tell (WebGPU reports no memory size)."""
+    if adapter.kind not in ("cpu", "integrated"):
+        return None
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _reclaimable()
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _reclaimable() -> int:
+    """Bytes that Linux holds as a cache and would give back."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            fields = dict(line.split(":") for line in lines)
+        return max(0, (int(fields["MemAvailable"].split()[0]) - int(fields["MemFree"].split()[0])) * 1024)
+    except (OSError, KeyError, ValueError):
+        return 0
+
+
+def check_budget(need: Footprint, budget: int | None, ctx_size: int) -> None:
+    """Raises OutOfMemoryError if the model doesn't fit, with what it takes and what there is."""
+    if budget is not None and need.total > budget:
+        raise OutOfMemoryError(
+            f"the model takes {need.total >> 20} MiB ({need.weights >> 20} for weights, {need.kv >> 20} for a context of "
+            f"{ctx_size}) and {budget >> 20} MiB are free: use a smaller model, a smaller --ctx-size or raise --memory-budget"
+        )

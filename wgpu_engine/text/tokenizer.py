@@ -1,0 +1,100 @@
+"""Text to token ids and back."""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from wgpu_engine.errors import RequestError
+from wgpu_engine.platform.encoder import Encoder
+from wgpu_engine.text.detokenizer import Detokenizer
+from wgpu_engine.text.special_tokens import SpecialTokens
+from wgpu_engine.text.vocabulary import TokenType, Vocabulary
+
+MAX_CHARACTERS = 4 << 20
+"""longest text that is encoded at once; a million tokens hold about this much"""
+
+
+class Tokenizer:
+    """Encodes as llama.cpp does with the same file; only the plain runs of text go through the home's library."""
+
+    def __init__(self, vocabulary: Vocabulary, encoder: Encoder) -> None:
+        self.vocabulary = vocabulary
+        self._encoder = encoder
+
+    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Ids of `text`.
+
+        Args:
+            text: any text without lone surrogates.
+            add_special: put BOS and EOS round it as the model wants, unless the text brings its own.
+            parse_special: read control tokens written in `text` as such. With False, for text from outside, they are
+                plain characters; user-defined tokens are no markers and are found either way.
+
+        Raises:
+            RequestError: the text is no valid Unicode, or longer than MAX_CHARACTERS.
+        """
+        _check(text)
+        vocabulary = self.vocabulary
+        special = self._all_special if parse_special else self._user_defined
+        ids: list[int] = []
+        after_special = True
+        for piece in special.split(text):
+            if isinstance(piece, int):
+                ids.append(piece)
+                after_special = True
+            else:
+                prefix = " " if vocabulary.add_space_prefix and after_special else ""
+                ids += self._encoder.encode(prefix + piece)
+                after_special = False
+        return self._with_ends(ids) if add_special else ids
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """Text of `ids`; bytes that are no UTF-8 become U+FFFD. `skip_special` leaves control tokens out.
+
+        Raises:
+            RequestError: an id is outside the vocabulary.
+        """
+        detokenizer = Detokenizer(self, skip_special=skip_special)
+        pieces = [detokenizer.push(token_id) for token_id in ids]
+        return "".join(pieces) + detokenizer.finish()
+
+    def _with_ends(self, ids: list[int]) -> list[int]:
+        vocabulary = self.vocabulary
+        first, last = vocabulary.bos_id, vocabulary.eos_id
+        if vocabulary.kind == "bert":
+            last = vocabulary.sep_id
+        add_last = vocabulary.add_eos or vocabulary.kind == "bert"
+        if vocabulary.add_bos and first is not None and ids[:1] != [first]:
+            ids.insert(0, first)
+        if add_last and last is not None and ids[-1:] != [last]:
+            ids.append(last)
+        return ids
+
+    @cached_property
+    def _all_special(self) -> SpecialTokens:
+        return self._special_of(TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+
+    @cached_property
+    def _user_defined(self) -> SpecialTokens:
+        return self._special_of(TokenType.USER_DEFINED)
+
+    def _special_of(self, *kinds: TokenType) -> SpecialTokens:
+        vocabulary = self.vocabulary
+        ids = {
+            text: token_id
+            for token_id, (text, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+            if kind in kinds
+        }
+        return SpecialTokens(ids, vocabulary.strip_after_ids)
+
+
+def _check(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise RequestError(
+            f"the text has {len(text):,} characters, more than the {MAX_CHARACTERS:,} encoded at once: split it"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"the text is not valid Unicode (a lone surrogate at character {error.start}): remove or replace it"
+        ) from None
