@@ -10,7 +10,7 @@
 @group(0) @binding(3) var<storage, read> tables: array<u32>;
 @group(0) @binding(4) var<storage, read> kv: array<${"vec4<u32>" if kv_type == "f16" else "vec4<f32>"}>;
 {% if split %}
-@group(0) @binding(5) var<storage, read_write> partials: array<f32>;
+@group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
 {% else %}
 @group(0) @binding(5) var<storage, read_write> h: array<${"u32" if codec == "q8" else "vec4<f32>"}>;
 {% endif %}
@@ -20,20 +20,11 @@
 {% include "row_position.wgsl" %}
 {% include "kv.wgsl" %}
 {% include "cluster.wgsl" %}
+{% if not split %}
 {% include "attention/output.wgsl" %}
+{% endif %}
 const PARTITION = ${partition}u;
 const LOWEST = -3.0e38;
-
-fn from_lane(v: f32, lane: u32) -> f32 {
-  return subgroupShuffle(v, lane);
-}
-{% if kv_type == "f16" %}
-// Eight values of a head from the index of their first four.
-fn kv_low(slice: u32, eighth: u32) -> vec4<f32> {
-  let v = kv[slice / 2u + eighth];
-  return vec4<f32>(unpack2x16float(v.x), unpack2x16float(v.y));
-}
-{% endif %}
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -82,7 +73,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 {% set k = ["k0.x", "k0.y", "k0.z", "k0.w", "k1.x", "k1.y", "k1.z", "k1.w"] %}
 {% endif %}
 {% for g in range(group) %}{% for i in range(8) %}
-        score${g} = fma(from_lane(q${g}_${e}, ${i}u), ${k[i]}, score${g});
+        score${g} = fma(subgroupShuffle(q${g}_${e}, ${i}u), ${k[i]}, score${g});
 {% endfor %}{% endfor %}
       }
 {% endfor %}
@@ -111,7 +102,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 {% endfor %}
 {% for g in range(group) %}
         {
-          let p = vec4<f32>(from_lane(p${g}, ${j}u));
+          let p = vec4<f32>(subgroupShuffle(p${g}, ${j}u));
 {% for c in range(chunks) %}
           acc${g}_${2 * c} = fma(p, low${c}, acc${g}_${2 * c});
           acc${g}_${2 * c + 1} = fma(p, high${c}, acc${g}_${2 * c + 1});
@@ -125,15 +116,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     {
       let sum = cluster_sum(sum${g}, lane);
 {% if split %}
-      let at = ((row * ${heads}u + kv_head * ${group}u + ${g}u) * ${partitions}u + part) * ${head_dim + 2}u;
-{% for c in range(chunks) %}{% for i in range(8) %}
+      let at = ((row * ${heads}u + kv_head * ${group}u + ${g}u) * ${partitions}u + part) * ${head_dim // 4 + 1}u;
+{% for c in range(chunks) %}
       if (${64 * c}u + 8u * lane < ${head_dim}u) {
-        partials[at + ${64 * c + i}u + 8u * lane] = acc${g}_${2 * c + i // 4}.${"xyzw"[i % 4]};
+        partials[at + 2u * (${8 * c}u + lane)] = acc${g}_${2 * c};
+        partials[at + 2u * (${8 * c}u + lane) + 1u] = acc${g}_${2 * c + 1};
       }
-{% endfor %}{% endfor %}
+{% endfor %}
       if (lane == 0u) {
-        partials[at + ${head_dim}u] = max${g};
-        partials[at + ${head_dim + 1}u] = sum;
+        partials[at + ${head_dim // 4}u] = vec4<f32>(max${g}, sum, 0.0, 0.0);
       }
 {% else %}
       let top = max(whole_max${g}, max${g});

@@ -9,6 +9,9 @@ from wgpu_engine.ops.kv import KVCache
 
 PARTITION = 256
 """positions that share a softmax before partitions are folded together"""
+_SPLIT_ROWS = 8
+"""plans of more rows keep an adapter busy without splitting the context"""
+_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,11 @@ def attend(
     width = heads.count * heads.head_dim
     h = builder.activation(width, codec, "attended")
     partitions = ceil_div(positions, PARTITION)
-    splits = partitions if builder.rows <= 8 else 1
+    splits = partitions if builder.rows <= _SPLIT_ROWS else 1
     split = splits > 1
-    partials = builder.buffer(4 * builder.rows * heads.count * partitions * (heads.head_dim + 2), "partials") if split else h
+    partial_bytes = 4 * builder.rows * heads.count * partitions * (heads.head_dim + 4)
+    out = builder.buffer(partial_bytes, "partials") if split else h
+    lanes = builder.shuffle and builder.device.adapter.kind == "cpu"
     values = {
         **heads.values(),
         **cache.values(),
@@ -63,17 +68,18 @@ def attend(
         "partitions": partitions,
         "splits": splits,
         "split": split,
+        "threads": _THREADS,
     }
     label = f"{cache.kv_type}.{codec}"
     builder.add(
-        builder.shader("attention/lanes.wgsl", label, **values),
-        (builder.state, builder.slots, qkv, cache.tables, cache.layers[layer], partials),
-        (heads.kv_count, builder.rows, splits),
+        builder.shader("attention/lanes.wgsl" if lanes else "attention/workgroup.wgsl", label, **values),
+        (builder.state, builder.slots, qkv, cache.tables, cache.layers[layer], out),
+        (heads.kv_count if lanes else heads.count, builder.rows, splits),
     )
     if split:
         builder.add(
             builder.shader("attention/reduce.wgsl", label, **values),
-            (builder.state, builder.slots, partials, h),
-            (heads.count, builder.rows, ceil_div(heads.head_dim, 64)),
+            (builder.state, builder.slots, out, h),
+            (ceil_div(width, 32), builder.rows, 1),
         )
     return Activation(h, width, codec)
