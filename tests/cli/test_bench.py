@@ -23,7 +23,8 @@ Cli = Callable[..., Result]
 def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A program that takes the place of the fresh process: notes its arguments and says a word."""
     program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/arguments\nsleep 0.1\nprintf word\n')
+    lines = ("#!/bin/sh", f'printf "%s\\n" "$@" > {tmp_path}/arguments', f'echo "$XDG_CACHE_HOME" >> {tmp_path}/caches')
+    program.write_text("\n".join([*lines, "sleep 0.1", "printf word"]))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(program))
     return program
@@ -33,7 +34,7 @@ def test_json_has_the_agreed_fields(cli: Cli, script: Any, process: Path) -> Non
     report = json.loads(cli("bench", "smollm2", "-p", "128", "-n", "64", "-r", "3", "--json").stdout)
     assert list(report) == [
         *["model", "path", "adapter", "results", "dispatches_per_token", "host_us_per_step"],
-        *["weight_bytes_per_token", "peak_anonymous_mb", "ttft_s"],
+        *["weight_bytes_per_token", "peak_anonymous_mb", "ttft_s", "ttft_cold_s"],
     ]
     assert report["model"] == "smollm2" and report["path"] == "/models/fake.gguf" and report["adapter"] == "Fake GPU"
     assert report["dispatches_per_token"] == 241 and report["host_us_per_step"] == 900.5
@@ -67,6 +68,12 @@ def test_the_fresh_process_runs_the_same_way(cli: Cli, script: Any, process: Pat
     pairs = dict(pairwise(arguments))
     assert (pairs["--precision"], pairs["--memory-budget"], pairs["--device"]) == ("exact", str(1 << 30), "0")
     assert "--ctx-size" not in arguments
+
+
+def test_the_second_process_finds_empty_caches(cli: Cli, script: Any, process: Path) -> None:
+    cli("bench", "-r", "1", "--json", env={"XDG_CACHE_HOME": "/warm"})
+    warm, cold = process.with_name("caches").read_text().splitlines()
+    assert warm == "/warm" and cold not in ("", "/warm") and not Path(cold).exists()
 
 
 @pytest.mark.parametrize("body", ["exit 0", "printf word; exit 2"])

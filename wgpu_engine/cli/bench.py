@@ -1,8 +1,10 @@
 """`wgpu-engine bench`: how fast a model runs on an adapter."""
 
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -54,7 +56,8 @@ def bench(
     """Measure how fast a model reads (pp) and writes (tg). Median and standard deviation, after one run to warm up.
 
     The time to the first token is that of a process of its own,
-    from its start to its first text, for a prompt of 20 tokens.
+    from its start to its first text, for a prompt of 20 tokens,
+    with warm caches on the disk and with empty ones.
 
     Examples:
       wgpu-engine bench smollm2
@@ -81,7 +84,7 @@ def bench(
         "host_us_per_step": counters.host_us_per_step,
         "weight_bytes_per_token": counters.weight_bytes_per_token,
         "peak_anonymous_mb": peak.megabytes,
-        "ttft_s": _first_token_seconds(path, prompt, options),
+        **_first_token(path, prompt, options),
     }
     if as_json:
         terminal.write_json(report)
@@ -111,7 +114,18 @@ def _ids(llm: "LLM", count: int, start: int) -> list[int]:
     return [text[(start + i) % len(text)] for i in range(count)]
 
 
-def _first_token_seconds(path: Path, prompt: str, options: ModelOptions) -> float | None:
+def _first_token(path: Path, prompt: str, options: ModelOptions) -> dict[str, float | None]:
+    """Seconds to the first token of a new process: with what this one left in the caches, and with empty ones."""
+    from wgpu_engine.files.store import HOME_VARIABLE
+
+    warm = _first_token_seconds(path, prompt, options, {})
+    with tempfile.TemporaryDirectory() as empty:
+        names = (HOME_VARIABLE, "XDG_CACHE_HOME", "MESA_SHADER_CACHE_DIR")
+        cold = _first_token_seconds(path, prompt, options, dict.fromkeys(names, empty))
+    return {"ttft_s": warm, "ttft_cold_s": cold}
+
+
+def _first_token_seconds(path: Path, prompt: str, options: ModelOptions, environment: dict[str, str]) -> float | None:
     """Seconds from the start of a new process to its first text; None where it fails or says nothing."""
     command = [sys.executable, "-m", "wgpu_engine", "run", "--raw", "-n", "8", "-t", "0"]
     for name, value in asdict(options).items():
@@ -120,7 +134,12 @@ def _first_token_seconds(path: Path, prompt: str, options: ModelOptions) -> floa
     command += ["--", str(path), prompt]
     start = time.perf_counter()
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        command,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
     ) as process:
         watchdog = threading.Timer(_FIRST_TOKEN_LIMIT_S, process.kill)
         watchdog.start()
@@ -139,14 +158,19 @@ def _print(report: dict[str, Any], results: list[Result]) -> None:
     console = terminal.console()
     console.print(f"{report['model']} on {report['adapter']}\n")
     console.print(terminal.table(["test", "tokens/s", "stddev"], rows, right=["tokens/s", "stddev"]))
-    peak, first = report["peak_anonymous_mb"], report["ttft_s"]
+    peak = report["peak_anonymous_mb"]
     facts = [
         ("dispatches per token", report["dispatches_per_token"]),
         ("host time per step", f"{report['host_us_per_step']:.0f} µs"),
         ("weights read per token", terminal.size(report["weight_bytes_per_token"])),
         ("peak anonymous memory", "unknown on this system" if peak is None else f"{peak:.0f} MB"),
-        ("first token from process start", "failed" if first is None else f"{first:.2f} s"),
+        ("first token from process start", _seconds(report["ttft_s"])),
+        ("the same with empty caches", _seconds(report["ttft_cold_s"])),
     ]
     console.print()
     for name, value in facts:
         console.print(f"{name + ':':32}{value}")
+
+
+def _seconds(value: float | None) -> str:
+    return "failed" if value is None else f"{value:.2f} s"

@@ -15,7 +15,8 @@ from wgpu_engine.cli.run import figures
 from wgpu_engine.errors import ContextFullError, DeviceLostError, EngineError, RequestError, UnsupportedModelError
 
 if TYPE_CHECKING:
-    from wgpu_engine.engine.llm import LLM, Timings
+    from wgpu_engine.engine.generation import Timings
+    from wgpu_engine.engine.llm import LLM
 
 _HELP = """\
 /reset         forget the conversation, keep the system prompt
@@ -117,16 +118,19 @@ class Conversation:
         finish_reason: str | None = None
         timings: Timings | None = None
         with _ctrl_c_noted() as pressed, contextlib.suppress(KeyboardInterrupt):
-            chunks: Any = self.llm.chat(messages, stream=True, **self.sampling.keywords())
-            with contextlib.closing(chunks):
-                for chunk in chunks:
-                    pieces.append(chunk.text)
-                    terminal.write(chunk.text)
-                    timings = chunk.timings or timings
-                    finish_reason = chunk.finish_reason
-                    if pressed():
-                        break
-        terminal.write("\n")
+            try:
+                chunks: Any = self.llm.chat(messages, stream=True, **self.sampling.keywords())
+                with contextlib.closing(chunks):
+                    for chunk in chunks:
+                        pieces.append(chunk.text)
+                        terminal.write(chunk.text)
+                        timings = chunk.timings or timings
+                        finish_reason = chunk.finish_reason
+                        if pressed():
+                            break
+            finally:
+                if pieces or pressed():
+                    terminal.write("\n")
         return "".join(pieces), finish_reason, timings
 
 

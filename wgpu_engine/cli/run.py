@@ -12,7 +12,8 @@ from wgpu_engine.cli.options import AsJson, ModelName, ModelOptions, SamplingOpt
 from wgpu_engine.errors import RequestError
 
 if TYPE_CHECKING:
-    from wgpu_engine.engine.llm import LLM, Timings
+    from wgpu_engine.engine.generation import Timings
+    from wgpu_engine.engine.llm import LLM
 
 
 def run(
@@ -61,9 +62,13 @@ def ask(llm: "LLM", prompt: str, raw: bool, **keywords: Any) -> Any:
 
 def _stream_answer(llm: "LLM", prompt: str, raw: bool, sampling: SamplingOptions) -> None:
     timings: Timings | None = None
-    for chunk in ask(llm, prompt, raw, stream=True, **sampling.keywords()):
-        terminal.write(chunk.text)
-        timings = chunk.timings or timings
+    try:
+        for chunk in ask(llm, prompt, raw, stream=True, **sampling.keywords()):
+            terminal.write(chunk.text)
+            timings = chunk.timings or timings
+    except KeyboardInterrupt:
+        terminal.write("\n")
+        raise
     terminal.write("\n")
     if timings is not None:
         terminal.note(figures(timings))
