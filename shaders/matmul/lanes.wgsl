@@ -22,9 +22,7 @@ fn main(
   let block = workgroup.x + ${grid_x}u * workgroup.z;
   let first_column = (workgroup.y * ${columns}u + local.y) * ${tile}u;
   let feature = block * 32u + 4u * lane;
-{% if share %}
-  let cluster = subgroup_lane & ~7u;
-{% endif %}
+  let cluster = ${"subgroup_lane & ~7u" if share else "0u"};
 {% for t in range(tile) %}
   let row${t} = source_row(min(first_column + ${t}u, column_count() - 1u));
 {% endfor %}
@@ -37,12 +35,7 @@ fn main(
 {% if codec == "q8" %}
   for (var unit = 0u; unit < ${k // 32}u; unit++) {
 {% for t in range(tile) %}
-{% if share %}
-    let part${t} = a[(row${t} * ${k // 32}u + unit) * 3u + min(lane, 2u)];
-    let x${t} = Block(shuffle4(part${t}, cluster), shuffle4(part${t}, cluster + 1u), bitcast<vec4<f32>>(shuffle4(part${t}, cluster + 2u)));
-{% else %}
-    let x${t} = read_block(row${t}, unit);
-{% endif %}
+    let x${t} = read_block(row${t}, unit, lane, cluster);
 {% endfor %}
 {% for p in range(ports) %}{% for v in range(4) %}
     {

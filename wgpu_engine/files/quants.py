@@ -31,6 +31,9 @@ class QuantType:
     """elements in a block"""
     fields: tuple[Field, ...]
 
+    nibbles: bool
+    """weights are `scale * q + offset` with q from 0 to 15"""
+
     @property
     def block_bytes(self) -> int:
         return sum(field.size for field in self.fields)
@@ -49,8 +52,10 @@ def _type(name: str, ggml_id: int, block: int, **sizes: int) -> QuantType:
     for field, size in sizes.items():
         fields.append(Field(field, offset, size))
         offset += size
-    return QuantType(name, ggml_id, block, tuple(fields))
+    return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES)
 
+
+_NIBBLES = ("Q4_0", "Q4_1", "Q4_K")
 
 _TYPES = (
     _type("F32", 0, 1, values=4),

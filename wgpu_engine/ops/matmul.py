@@ -13,18 +13,23 @@ _FLOATS = "array<vec4<f32>>"
 
 @dataclass(frozen=True)
 class Variant:
-    """How the work is cut: threads for columns in a workgroup, columns a thread, and whether lanes share loads."""
+    """How the work is cut."""
 
     columns: int
+    """threads for columns in a workgroup"""
     tile: int
+    """columns a thread"""
     share: bool
+    """lanes pass activations to each other"""
+    pairs: bool
+    """nibbles are multiplied two at a time, where there is no packed dot product in hardware"""
 
 
 def default_variant(builder: PlanBuilder, columns: int) -> Variant:
     """What is fastest on most adapters of the kind, for so many columns."""
     if builder.device.adapter.kind == "cpu":
-        return Variant(1, 1 if columns == 1 else 4, builder.shuffle)
-    return Variant(1, 1, False) if columns == 1 else Variant(8, 4, False)
+        return Variant(1, 1 if columns == 1 else 4, builder.shuffle, True)
+    return Variant(1, 1, False, False) if columns == 1 else Variant(8, 4, False, False)
 
 
 def codec_for(builder: PlanBuilder, *weights: Weight) -> Codec:
@@ -148,6 +153,7 @@ def _matmul(
             columns=variant.columns,
             tile=variant.tile,
             share=variant.share,
+            pairs=variant.pairs and weight.quant.nibbles,
             grid_x=grid_x,
             **values,
         )
