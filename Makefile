@@ -67,7 +67,7 @@ bench: $(VENV)/.ready ## how fast the default model runs here
 bench-compare: $(VENV)/.ready-dev ## the same beside llama.cpp, with ratios
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
-	@$(BIN)/python benchmarks/compare.py
+	@$(BIN)/python benchmarks/compare.py $(MODEL)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
