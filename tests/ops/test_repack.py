@@ -1,0 +1,254 @@
+"""Every type of tensor, brought onto the device in every way that the loader has, against gguf-py's dequantization."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import quantize
+
+from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.files.quants import QUANT_TYPES
+from wgpu_engine.gpu.device import Limits
+from wgpu_engine.ops import repack
+from wgpu_engine.ops.repack import Loader
+from wgpu_engine.ops.weight import Weight, plane_layout, split_features
+from wgpu_engine.platform.drive import drive
+from wgpu_engine.platform.file_source import FileSource
+
+TYPES = list(QUANT_TYPES)
+QUANTIZABLE = [name for name in TYPES if name not in ("F32", "Q4_K", "Q6_K")]
+"""those that gguf-py makes"""
+
+
+def width(name: str, blocks: int) -> int:
+    """Columns for so many blocks; floats get an odd number, so that rows begin anywhere."""
+    return 32 * blocks + 5 if QUANT_TYPES[name].is_float else QUANT_TYPES[name].block * blocks
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Equal bit for bit, but for the sign of zero."""
+    return np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_rows_mean_what_gguf_says(name: str, lab: Any, builder: Any, monkeypatch: Any) -> None:
+    matrix = lab.matrix(name, 37, width(name, 3))
+    whole = builder(37)
+    assert same(lab.embedded(whole, lab.load(matrix)), matrix.values)
+    # the same in chunks that hold a few rows and some bytes more
+    row_bytes = matrix.tensor.type.row_bytes(matrix.tensor.columns)
+    for rows in (1, 5, 12):
+        monkeypatch.setattr(repack, "CHUNK", rows * row_bytes + 3)
+        assert same(lab.embedded(whole, lab.load(matrix)), matrix.values), f"chunks of {rows} rows"
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_split_weight_is_the_same(name: str, lab: Any, builder: Any, monkeypatch: Any) -> None:
+    matrix = lab.matrix(name, 75, width(name, 1))
+    quant, k = matrix.tensor.type, matrix.tensor.columns
+    monkeypatch.setattr(repack, "CHUNK", 7 * quant.row_bytes(k))
+    _, words = plane_layout(quant, k, 32)
+    with lab.limits(binding_bytes=4 * words + 12):
+        weight = lab.load(matrix)
+    assert [(part.start, part.stop) for part in weight.parts] == [(0, 32), (32, 64), (64, 75)]
+    assert all(part.buffer.size <= 4 * words + 12 for part in weight.parts)
+    assert same(lab.embedded(builder(75), weight), matrix.values)
+
+
+@pytest.mark.parametrize("name", QUANTIZABLE)
+def test_rows_that_gguf_quantized(name: str, lab: Any, builder: Any, rng: np.random.Generator) -> None:
+    k = width(name, 2)
+    raw = quantize(rng.standard_normal((9, k)).astype(np.float32), gguf.GGMLQuantizationType[name]).view(np.uint8)
+    matrix = lab.matrix(name, 9, k, raw.reshape(9, -1))
+    assert same(lab.embedded(builder(9), lab.load(matrix)), matrix.values)
+
+
+@pytest.mark.parametrize("name", ["F16", "Q4_1", "Q6_K"])
+@pytest.mark.parametrize("limit", [1 << 30, 0])
+def test_stacked_tensors(name: str, limit: int, lab: Any, builder: Any, monkeypatch: Any) -> None:
+    """Tensors laid one below the other, also where parts end within them."""
+    matrices = [lab.matrix(name, rows, width(name, 1)) for rows in (33, 5, 1, 40)]
+    quant, k = matrices[0].tensor.type, matrices[0].tensor.columns
+    monkeypatch.setattr(repack, "CHUNK", 6 * quant.row_bytes(k))
+    with lab.limits(binding_bytes=max(limit, 4 * plane_layout(quant, k, 32)[1])):
+        (weight,) = lab.load_all("stacked", *matrices)
+    assert len(weight.parts) == (1 if limit else 3)
+    assert same(lab.embedded(builder(79), weight), np.concatenate([matrix.values for matrix in matrices]))
+
+
+@pytest.mark.parametrize("name", ["BF16", "Q5_0", "Q4_K"])
+@pytest.mark.parametrize("limit", [1 << 30, 0])
+def test_paired_tensors(name: str, limit: int, lab: Any, builder: Any, monkeypatch: Any) -> None:
+    """Two ports in one weight: each part holds its features of the one, then those of the other."""
+    gate, up = (lab.matrix(name, 45, width(name, 1)) for _ in range(2))
+    quant, k = gate.tensor.type, gate.tensor.columns
+    monkeypatch.setattr(repack, "CHUNK", 4 * quant.row_bytes(k))
+    with lab.limits(binding_bytes=max(limit, 4 * plane_layout(quant, k, 64)[1])):
+        (weight,) = lab.load_all("paired", gate, up)
+    assert (weight.ports, weight.features) == (2, 45)
+    assert len(weight.parts) == (1 if limit else 2)
+    for part in weight.parts:
+        rows = 2 * part.features
+        flat = Weight("flat", quant, rows, k, (replace(part, start=0, stop=rows),))
+        wanted = np.concatenate([port.values[part.start : part.stop] for port in (gate, up)])
+        assert same(lab.embedded(builder(rows), flat), wanted)
+
+
+@pytest.mark.parametrize("method", ["stacked", "paired"])
+def test_unequal_types_stay_apart(method: str, lab: Any, builder: Any) -> None:
+    matrices = [lab.matrix("Q4_0", 3, 64), lab.matrix("Q8_0", 5, 64)]
+    weights = lab.load_all(method, *matrices)
+    assert [(each.quant.name, each.features, each.ports) for each in weights] == [("Q4_0", 3, 1), ("Q8_0", 5, 1)]
+    for weight, matrix in zip(weights, matrices, strict=True):
+        assert same(lab.embedded(builder(matrix.tensor.rows), weight), matrix.values)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", TYPES)
+def test_real_tensors(name: str, lab: Any, builder: Any, conformance: Path) -> None:
+    """Tensors that llama.cpp quantized; the file holds types that we don't read too, so gguf-py says where they are."""
+    path = conformance / "quants" / "quant-zoo.gguf"
+    found = next(tensor for tensor in gguf.GGUFReader(path).tensors if tensor.tensor_type.name == name)
+    k, rows = map(int, found.shape)
+    with FileSource(path) as source:
+        info = TensorInfo(found.name, QUANT_TYPES[name], (rows, k), source, int(found.data_offset), int(found.n_bytes))
+        loader = lab.loader()
+        weight = drive(loader.weight(name, [[info]]))
+        loader.close()
+    reference = np.load(conformance / "quants" / "quant-zoo-dequant-ref.npz")[name]
+    assert same(lab.embedded(builder(rows), weight), reference)
+    lab.device.free(weight.parts[0].buffer)
+
+
+def test_more_than_65535_workgroups(lab: Any, builder: Any) -> None:
+    """A chunk of 16 MiB of words, 64 a workgroup, and a few rows of the next chunk."""
+    matrix = lab.matrix("F32", (repack.CHUNK >> 6) + 7, 16)
+    weight = lab.load(matrix)
+    values = lab.words(weight.parts[0].buffer, 16 * matrix.tensor.rows).view(np.float32)
+    assert same(values.reshape(-1, 16), matrix.values)
+
+
+@pytest.mark.parametrize(
+    ("features", "k", "ports"), [(1, 32, 1), (31, 64, 1), (32, 64, 2), (1000, 256, 1), (333, 512, 2)]
+)
+def test_parts_cover_a_weight_and_fit(features: int, k: int, ports: int) -> None:
+    quant = QUANT_TYPES["Q6_K" if k % 256 == 0 else "Q5_1"]
+    for factor in (1, 2, 5):
+        limit = factor * 4 * plane_layout(quant, k, 32 * ports)[1] + 8
+        parts = split_features(quant, features, k, ports, limit)
+        assert [start for start, _ in parts] == [0] + [stop for _, stop in parts[:-1]]
+        assert parts[-1][1] == features
+        for start, stop in parts:
+            assert start % 32 == 0 and start < stop
+            assert 4 * plane_layout(quant, k, (stop - start) * ports)[1] <= limit
+
+
+def test_the_least_limits_hold_a_large_vocabulary() -> None:
+    """The head of a model of 262,144 tokens and 4096 values is more than the 128 MiB that WebGPU guarantees."""
+    parts = split_features(QUANT_TYPES["Q8_0"], 262_144, 4096, 1, Limits().binding_bytes)
+    assert len(parts) > 8
+    assert parts[-1][1] == 262_144
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_planes_hold_all_bytes_in_aligned_rows(name: str) -> None:
+    quant = QUANT_TYPES[name]
+    k = width(name, 3)
+    planes, words = plane_layout(quant, k, 5)
+    ends = 0
+    for field in quant.fields:
+        start, row = planes[field.name]
+        assert start == ends and start % 4 == 0 and row % 4 == 0
+        assert k // quant.block * field.size <= 4 * row < k // quant.block * field.size + 16
+        ends = start + 5 * row
+    assert words == ends
+
+
+# vectors
+
+
+def vector_tensor(name: str, values: Any, lab: Any) -> TensorInfo:
+    dtype = {"F32": np.float32, "F16": np.float16}.get(name)
+    data = np.asarray(values, np.float32)
+    raw = data.astype(dtype).view(np.uint8) if dtype else (data.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return replace(lab.matrix(name, 1, len(data), raw.reshape(1, -1)).tensor, shape=(len(data),))
+
+
+@pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
+def test_vectors_become_floats(name: str, lab: Any) -> None:
+    values = [1.0, -2.5, 0.0, 1024.0, -0.125]
+    loader = lab.loader()
+    vector = drive(loader.vector(vector_tensor(name, values, lab)))
+    assert lab.words(vector, 8).view(np.float32).tolist() == [*values, 0.0, 0.0, 0.0]
+    assert drive(loader.floats(vector_tensor(name, values, lab))) == values
+    assert not loader.warnings
+    lab.device.free(vector)
+    loader.close()
+
+
+def test_a_missing_part_of_a_joined_vector_is_zeros(lab: Any) -> None:
+    loader = lab.loader()
+    parts = [(vector_tensor("F32", [1.0, 2.0], lab), 2), (None, 3), (vector_tensor("F16", [3.0], lab), 1)]
+    vector = drive(loader.joined_vector(parts))
+    assert lab.words(vector, 6).view(np.float32).tolist() == [1.0, 2.0, 0.0, 0.0, 0.0, 3.0]
+    lab.device.free(vector)
+    loader.close()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_broken_vectors_warn(value: float, lab: Any) -> None:
+    loader = lab.loader()
+    tensor = replace(vector_tensor("F32", [1.0, value, 2.0], lab), name="blk.0.attn_norm.weight")
+    lab.device.free(drive(loader.vector(tensor)))
+    assert len(loader.warnings) == 1
+    assert "blk.0.attn_norm.weight" in loader.warnings[0]
+    loader.close()
+
+
+def test_a_quantized_vector_is_refused(lab: Any) -> None:
+    loader = lab.loader()
+    tensor = replace(lab.matrix("Q8_0", 1, 32).tensor, name="output_norm.weight", shape=(32,))
+    with pytest.raises(UnsupportedModelError, match=r"output_norm\.weight is Q8_0"):
+        drive(loader.vector(tensor))
+    loader.close()
+
+
+def test_progress_and_buffers(lab: Any, monkeypatch: Any) -> None:
+    """Progress adds up to the tensors' bytes; what the loader held is freed when it closes."""
+    matrix = lab.matrix("Q5_1", 50, 96)
+    vector = vector_tensor("F16", [1.0, 2.0, 3.0], lab)
+    monkeypatch.setattr(repack, "CHUNK", 5 * matrix.tensor.type.row_bytes(96))
+    steps: list[int] = []
+    before = lab.device.buffers
+    loader = Loader(lab.device, steps.append)
+    weight = drive(loader.weight("w", [[matrix.tensor]]))
+    gain = drive(loader.vector(vector))
+    loader.close()
+    assert sum(steps) == matrix.tensor.nbytes + vector.nbytes
+    assert len(steps) == 11, "ten chunks of five rows, and the vector"
+    assert lab.device.buffers <= before + 3, "only the weight, the vector and a read-back buffer are left"
+    assert weight.bytes == weight.parts[0].buffer.size
+    for buffer in (weight.parts[0].buffer, gain):
+        lab.device.free(buffer)
+
+
+def test_a_source_that_fails_is_heard(lab: Any) -> None:
+    matrix = lab.matrix("Q8_0", 4, 32)
+
+    class Torn:
+        name, size = "torn", 10
+
+        async def read(self, offset: int, length: int) -> bytes:
+            raise ModelFileError("torn")
+
+        def close(self) -> None:
+            pass
+
+    loader = lab.loader()
+    with pytest.raises(ModelFileError):
+        drive(loader.weight("w", [[replace(matrix.tensor, source=Torn())]]))
+    loader.close()
