@@ -1,8 +1,12 @@
 {# Copies one field of a chunk of raw blocks into its plane, a thread a word. `granule` is the largest power of two, up to
-   4, that divides the field's place and size: how many bytes can be moved at once. #}
+   4, that divides the field's place and size: how many bytes can be moved at once. NaN and
+   infinite floats are counted, and the highest number of a tensor with some is kept. #}
 @group(0) @binding(0) var<storage, read> raw: array<u32>;
 @group(0) @binding(1) var<storage, read_write> plane: array<u32>;
 @group(0) @binding(2) var<storage, read> shape: array<u32>;
+{% if floats %}
+@group(0) @binding(3) var<storage, read_write> flaws: array<atomic<u32>>;
+{% endif %}
 
 fn raw_byte(i: u32) -> u32 {
   return (raw[i >> 2u] >> (8u * (i & 3u))) & 255u;
@@ -20,7 +24,7 @@ fn place(row: u32, i: u32) -> u32 {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   // shape: rows of the chunk, first row in the plane, start of the plane, words between its rows, bytes in its rows,
-  // bytes between rows of the chunk
+  // bytes between rows of the chunk, number of the tensor
   let i = (workgroup.y * 65535u + workgroup.x) * 64u + thread;
   let words = (shape[4] + 3u) / 4u;
   let row = i / words;
@@ -39,6 +43,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 {% else %}
   for (var byte = 0u; byte < min(4u, shape[4] - at); byte++) {
     value |= raw_byte(place(row, at + byte)) << (8u * byte);
+  }
+{% endif %}
+{% if floats == "f32" %}
+  let flawed = (value & 0x7f800000u) == 0x7f800000u;
+{% elif floats %}
+  let exponent = vec2<u32>(${"0x7c00" if floats == "f16" else "0x7f80"}u);
+  let flawed = any((vec2<u32>(value, value >> 16u) & exponent) == exponent);
+{% endif %}
+{% if floats %}
+  if (flawed) {
+    atomicAdd(&flaws[0], 1u);
+    atomicMax(&flaws[1], shape[6]);
   }
 {% endif %}
   plane[shape[2] + (shape[1] + row) * shape[3] + i % words] = value;

@@ -124,7 +124,7 @@ class LLM:
 
         loader = Loader(self._device, advance)
         model = await load_model(self._device, file.metadata, file.tensors, loader)
-        loader.close()
+        await loader.finish()
         self.warnings += loader.warnings
         self._engine = Engine(self._device, model, ctx_size=self.ctx_size, precision=precision, kv_type=kv_type)
         self._generator = Generator(self._engine)

@@ -19,6 +19,8 @@ class Field:
     """bytes from the start of the block"""
     size: int
     """bytes in each block"""
+    floats: str
+    """f32, f16 or bf16 where the bytes are floats (NaNs are looked for in them), else empty"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class QuantType:
 def _type(name: str, ggml_id: int, block: int, **sizes: int) -> QuantType:
     fields, offset = [], 0
     for field, size in sizes.items():
-        fields.append(Field(field, offset, size))
+        fields.append(Field(field, offset, size, {"values": name.lower(), "scale": "f16", "scale_min": "f16"}.get(field, "")))
         offset += size
     return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES)
 

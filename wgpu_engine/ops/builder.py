@@ -8,6 +8,7 @@ A plan is for up to `rows` token rows. What changes between steps lies in two bu
 - `slots`, of the engine: SLOT_WORDS words a sequence slot (see `shaders/state.wgsl`), advanced by the sampler.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -79,6 +80,8 @@ class PlanBuilder:
     precision: Literal["exact", "fast"]
     slots: Buffer
     pool: ScratchPool
+    tuning: Mapping[Any, Any] = field(default_factory=dict)
+    """the fastest variant of each problem that the tuner has timed on this adapter"""
     state: Buffer = field(init=False)
     dispatches: list[Dispatch] = field(default_factory=list)
 

@@ -15,21 +15,58 @@ _FLOATS = "array<vec4<f32>>"
 class Variant:
     """How the work is cut."""
 
-    columns: int
-    """threads for columns in a workgroup"""
-    tile: int
+    team: int = 0
+    """threads that share a feature's K (`matmul/team.wgsl`); 0: each thread makes four features (`matmul/lanes.wgsl`)"""
+    columns: int = 1
+    """threads for columns in a workgroup; 1 in a team"""
+    tile: int = 1
     """columns a thread"""
-    share: bool
+    share: bool = False
     """lanes pass activations to each other"""
-    pairs: bool
+    pairs: bool = False
     """nibbles are multiplied two at a time, where there is no packed dot product in hardware"""
 
+    @property
+    def template(self) -> str:
+        return "matmul/team.wgsl" if self.team else "matmul/lanes.wgsl"
 
-def default_variant(builder: PlanBuilder, columns: int) -> Variant:
-    """What is fastest on most adapters of the kind, for so many columns."""
+
+@dataclass(frozen=True)
+class Problem:
+    """What decides which variant is fastest."""
+
+    quant: str
+    codec: Codec
+    features: int
+    k: int
+    ports: int
+    columns: int
+
+
+def variants(builder: PlanBuilder, problem: Problem) -> list[Variant]:
+    """Those that can run here and give the same results, the default of the adapter's kind first."""
+    share = builder.shuffle
+    one = problem.columns == 1
+    q8 = problem.codec == "q8"
+    limits = builder.device.limits
+    teams = [
+        Variant(team=team, tile=min(problem.columns, 4))
+        for team in (8, 4, 16)
+        if problem.columns <= 8
+        and 32 * team <= limits.invocations
+        and _team_bytes(problem, team) <= limits.workgroup_bytes
+    ]
     if builder.device.adapter.kind == "cpu":
-        return Variant(1, 1 if columns == 1 else 4, builder.shuffle, True)
-    return Variant(1, 1, False, False) if columns == 1 else Variant(8, 4, False, False)
+        tiles = (1,) if one else (8, 4, 16) if q8 else (4, 8)
+        lanes = [Variant(tile=tile, share=share, pairs=q8) for tile in tiles]
+        return [*lanes, Variant(tile=tiles[0], pairs=q8), Variant(tile=tiles[0], share=share), *teams]
+    lanes = [Variant()] if one else [Variant(columns=8, tile=4), Variant(columns=16, tile=4), Variant(columns=8, tile=8)]
+    return [*teams, *lanes, *([Variant(tile=lanes[0].tile, share=True)] if share else [])]
+
+
+def _team_bytes(problem: Problem, team: int) -> int:
+    runs = ceil_div(problem.k, 256) if problem.codec == "f32" else team
+    return 4 * (32 * problem.ports * runs + 32 * team)
 
 
 def codec_for(builder: PlanBuilder, *weights: Weight) -> Codec:
@@ -132,12 +169,13 @@ def _matmul(
     if a.squares is not None:
         bindings.append(("squares_in", ("read", _FLOATS), a.squares))
     columns = builder.outputs if gather else builder.rows
-    variant = default_variant(builder, columns)
+    problem = Problem(weight.quant.name, a.codec, weight.features, weight.k, weight.ports, columns)
+    variant = builder.tuning.get(problem) or variants(builder, problem)[0]
     for part in weight.parts:
         blocks = ceil_div(part.features, 32)
         grid_x = min(blocks, WORKGROUPS_PER_DIMENSION)
         shader = builder.shader(
-            "matmul/lanes.wgsl",
+            variant.template,
             f"{weight.name}.{a.codec}x{columns}",
             **_weight_values(weight, part),
             epilogue=epilogue,
@@ -150,6 +188,7 @@ def _matmul(
             bias=bias is not None,
             gather=gather,
             square_words=square_words(weight.features),
+            team=variant.team,
             columns=variant.columns,
             tile=variant.tile,
             share=variant.share,

@@ -15,7 +15,7 @@ from wgpu_engine.ops.weight import Weight, WeightPart, plane_layout, split_featu
 
 CHUNK = 16 << 20
 """bytes of raw blocks on the device at a time"""
-_SHAPE_WORDS = 6
+_SHAPE_WORDS = 7
 
 
 class Loader:
@@ -27,10 +27,23 @@ class Loader:
         self.warnings: list[str] = []
         self._raw = device.buffer(CHUNK, "raw blocks")
         self._shape = device.buffer(4 * _SHAPE_WORDS, "shape of a chunk")
+        self._flaws = device.buffer(16, "flaws")
+        self._names = [""]
+
+    async def finish(self) -> None:
+        """Notes weights that are no numbers in `warnings`, and closes."""
+        count, tensor = struct.unpack_from("<2I", await self.device.receive(self.device.read(self._flaws, 0, 16)))
+        if count:
+            self._warn(self._names[tensor])
+        self.close()
 
     def close(self) -> None:
-        self.device.free(self._raw)
-        self.device.free(self._shape)
+        """Frees what loading took."""
+        for buffer in (self._raw, self._shape, self._flaws):
+            self.device.free(buffer)
+
+    def _warn(self, name: str) -> None:
+        self.warnings.append(f"the tensor {name} holds NaN or infinite values: expect broken output, or get a sound file")
 
     async def weight(self, name: str, ports: Sequence[Sequence[TensorInfo]]) -> Weight:
         """A weight of one or two ports, each made of tensors [features, k] of one type laid one below the other."""
@@ -92,7 +105,7 @@ class Loader:
             values += await self.floats(tensor) if tensor else [0.0] * size
         name = next(tensor.name for tensor, _ in tensors if tensor)
         if not all(map(math.isfinite, values)):
-            self.warnings.append(f"the tensor {name} holds NaN or infinite values: expect broken output")
+            self._warn(name)
         buffer = self.device.buffer(4 * len(values), name)
         self.device.write(buffer, 0, struct.pack(f"<{len(values)}f", *values))
         return buffer
@@ -101,13 +114,14 @@ class Loader:
         """Repacks rows first..first+count of a tensor into rows of the part's planes from `row` on."""
         row_bytes = tensor.type.row_bytes(tensor.columns)
         step = max(1, CHUNK // row_bytes)
+        self._names.append(tensor.name)
         for done in range(0, count, step):
             rows = min(step, count - done)
             start = tensor.offset + (first + done) * row_bytes
             await self.device.upload(self._raw, 0, tensor.source, start, rows * row_bytes)
             for number, (plane_start, plane_row) in enumerate(part.planes.values()):
                 field_bytes = tensor.columns // tensor.type.block * tensor.type.fields[number].size
-                shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes)
+                shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes, len(self._names) - 1)
                 self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
                 self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))
             await self.device.flush()
@@ -115,6 +129,7 @@ class Loader:
 
     def _run(self, plane: Buffer, quant: QuantType, number: int, words: int) -> None:
         field = quant.fields[number]
+        flaws = (self._flaws,) if field.floats else ()
         shader = assemble(
             "repack/field.wgsl",
             dialect=self.device.dialect,
@@ -123,7 +138,8 @@ class Loader:
             size=field.size,
             offset=field.offset,
             block_bytes=quant.block_bytes,
+            floats=field.floats,
         )
         groups = ceil_div(words, 64)
         grid = (min(groups, WORKGROUPS_PER_DIMENSION), ceil_div(groups, WORKGROUPS_PER_DIMENSION), 1)
-        self.device.run(self.device.plan([Dispatch(shader, (self._raw, plane, self._shape), grid)], "repack"))
+        self.device.run(self.device.plan([Dispatch(shader, (self._raw, plane, self._shape, *flaws), grid)], "repack"))
