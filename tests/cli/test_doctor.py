@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ Cli = Callable[..., Result]
 class Answer:
     kernel: str
     passed: bool
-    error: float
+    error: str
 
 
 @dataclass
@@ -29,7 +30,9 @@ class Machine:
     """What the stand-ins for the driver and the kernels say."""
 
     adapters: list[AdapterInfo]
-    answers: list[Answer] = field(default_factory=lambda: [Answer("rms_norm", True, 1e-6), Answer("rope", True, 0.0)])
+    answers: list[Answer] = field(
+        default_factory=lambda: [Answer("rms_norm", True, "1e-06"), Answer("rope", True, "0")]
+    )
     error: Exception | None = None
     closed: int = 0
 
@@ -56,7 +59,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     async def open_device(selector: int) -> Any:
         return SimpleNamespace(close=close)
 
-    def run(device: Any) -> list[Answer]:
+    async def run(device: Any, progress: Callable[[str, int, int | None], None]) -> list[Answer]:
+        progress("kernels", 1, 2)
         if state.error:
             raise state.error
         return state.answers
@@ -81,11 +85,12 @@ def test_all_is_well(cli: Cli, machine: Machine) -> None:
 
 
 def test_wrong_numbers_are_no_verdict_to_live_with(cli: Cli, machine: Machine) -> None:
-    machine.answers.append(Answer("matmul_q4_k", False, 0.25))
+    machine.answers.append(Answer("matmul_q4_k", False, "0.25, of 0.01 allowed"))
     result = cli("doctor", env={"COLUMNS": "200"})
     assert result.exit_code == 2
     assert "NOT OK: 1 of 3 kernels compute wrong numbers on Blue[bold] GPU: matmul_q4_k." in result.stdout
-    assert "WRONG" in result.stdout and "Update the driver (blue 1.2)" in result.stdout
+    assert "WRONG" in result.stdout and "0.25, of 0.01 allowed" in result.stdout
+    assert "Update the driver (blue 1.2)" in result.stdout
 
 
 def test_an_adapter_that_fails_is_told_of(cli: Cli, machine: Machine) -> None:
@@ -122,7 +127,7 @@ def test_json(cli: Cli, machine: Machine) -> None:
     assert report["adapters"][0]["features"] == ["shader-f16", "subgroup"]
     assert report["adapters"][0]["limits"]["storage_buffers"] == 8
     assert report["chosen"] == 0 and report["verdict"]["ok"] is True
-    assert report["known_answers"][0] == {"kernel": "rms_norm", "passed": True, "error": 1e-6}
+    assert report["known_answers"][0] == {"kernel": "rms_norm", "passed": True, "error": "1e-06"}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +136,7 @@ def test_json(cli: Cli, machine: Machine) -> None:
 def test_remedies_by_system(monkeypatch: pytest.MonkeyPatch, platform: str, words: str) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(drivers, "_is_wsl", lambda: False)
+    monkeypatch.setattr(drivers, "_of_nvidia", lambda: None)
     monkeypatch.setattr(drivers, "_distribution", lambda: {"debian"})
     assert words in drivers.remedy()
 
@@ -149,6 +155,7 @@ def test_remedies_by_system(monkeypatch: pytest.MonkeyPatch, platform: str, word
 def test_remedies_by_distribution(monkeypatch: pytest.MonkeyPatch, family: set[str], words: str) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(drivers, "_is_wsl", lambda: False)
+    monkeypatch.setattr(drivers, "_of_nvidia", lambda: None)
     monkeypatch.setattr(drivers, "_distribution", lambda: family)
     assert words in drivers.remedy()
 
@@ -157,3 +164,21 @@ def test_wsl_is_told_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(drivers, "_is_wsl", lambda: True)
     assert "Windows" in drivers.remedy()
+
+
+def test_what_keeps_a_gpu_from_being_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(drivers, "_is_wsl", lambda: False)
+    monkeypatch.setattr(drivers, "_of_nvidia", lambda: None)
+    monkeypatch.setattr(drivers, "_RENDER_NODES", tmp_path)
+
+    monkeypatch.setattr(drivers, "_in_container", lambda: True)
+    assert "into the container" in drivers.gpu_remedy()
+    monkeypatch.setattr(drivers, "_in_container", lambda: False)
+    assert drivers.gpu_remedy() == "install the Vulkan driver of its maker"
+
+    (tmp_path / "renderD128").touch()
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert "usermod" in drivers.gpu_remedy() and "renderD128" in drivers.gpu_remedy()
+    monkeypatch.setattr("os.access", lambda path, mode: True)
+    assert drivers.gpu_remedy() == "install the Vulkan driver of its maker"

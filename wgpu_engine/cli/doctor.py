@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wgpu_engine.cli import terminal
-from wgpu_engine.cli.drivers import remedy
+from wgpu_engine.cli.drivers import gpu_remedy, remedy
 from wgpu_engine.cli.options import AsJson
+from wgpu_engine.cli.progress import ProgressDisplay
 from wgpu_engine.errors import EngineError, NoAdapterError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def judge(adapter: "AdapterInfo", answers: "list[KnownAnswer]") -> Verdict:
         )
     summary = f"models run rightly on {adapter.name}: all {len(answers)} kernels give the known answers"
     if adapter.kind == "cpu":
-        return Verdict(True, summary, f"it is no GPU but the processor, and slow; if there is a GPU, {remedy()}")
+        return Verdict(True, summary, f"it is no GPU but the processor, and slow; if there is a GPU, {gpu_remedy()}")
     return Verdict(True, summary)
 
 
@@ -89,7 +90,8 @@ def _known_answers(adapter: "AdapterInfo") -> "list[KnownAnswer]":
 
     device = drive(open_device(adapter.index))
     try:
-        return run_known_answers(device)
+        with ProgressDisplay() as progress:
+            return drive(run_known_answers(device, progress))
     finally:
         device.close()
 
@@ -135,11 +137,12 @@ def _print_answers(answers: "list[KnownAnswer]", verdict: Verdict) -> None:
     console = terminal.console()
     if answers:
         rows = [
-            (answer.kernel, "right" if answer.passed else "WRONG", f"{answer.error:.2g}")
-            for answer in sorted(answers, key=lambda answer: (answer.passed, answer.kernel))
+            (answer.kernel, "right" if answer.passed else "WRONG", answer.error)
+            for answer in sorted(answers, key=lambda answer: not answer.passed)
         ]
         console.print()
-        console.print(terminal.table(["kernel", "known answer", "error"], rows, right=["error"]))
-    console.print(f"\n{'OK' if verdict.ok else 'NOT OK'}: {verdict.summary}.", style="green" if verdict.ok else "red")
+        console.print(terminal.table(["kernel", "known answer", "error"], rows))
+    style, word = ("green", "OK") if verdict.ok else ("red", "NOT OK")
+    console.print(f"\n{word}: {verdict.summary}.", style=style, soft_wrap=True)
     if verdict.remedy:
         console.print(f"{verdict.remedy[0].upper()}{verdict.remedy[1:]}.", soft_wrap=True)

@@ -1,11 +1,31 @@
 """How to come by a driver that WebGPU can use, on the system at hand."""
 
+import os
 import sys
 from pathlib import Path
+
+_RENDER_NODES = Path("/dev/dri")
 
 
 def remedy() -> str:
     """What to do where no adapter is found, as the end of a sentence."""
+    return _of_system() or _of_nvidia() or _install_command()
+
+
+def gpu_remedy() -> str:
+    """What to do where only the CPU is found and there should be a GPU, as the end of a sentence."""
+    nodes = list(_RENDER_NODES.glob("renderD*"))
+    if found := _of_system() or _of_nvidia():
+        return found
+    if nodes and not any(os.access(node, os.R_OK | os.W_OK) for node in nodes):
+        return f"let this user open {nodes[0]}: `sudo usermod -aG render $USER`, then log in again"
+    if not nodes and _in_container():
+        return "pass it into the container: `--device /dev/dri` (AMD, Intel) or `--gpus all` (NVIDIA)"
+    return "install the Vulkan driver of its maker"
+
+
+def _of_system() -> str | None:
+    """The remedy for systems that aren't plain Linux."""
     if sys.platform == "darwin":
         return "Metal needs macOS 11 or newer on the machine itself, not in a virtual machine without a graphics device"
     if sys.platform == "win32":
@@ -15,12 +35,17 @@ def remedy() -> str:
             "install `mesa-vulkan-drivers` in WSL and an up-to-date graphics driver in Windows (Windows shares its GPU "
             "with WSL through Mesa's driver `dzn`)"
         )
-    install = _install_command()
+    return None
+
+
+def _of_nvidia() -> str | None:
+    """The remedy where NVIDIA's kernel driver runs, but its Vulkan part isn't there."""
     if Path("/proc/driver/nvidia").exists():
-        return f"reinstall NVIDIA's driver with its Vulkan part (Debian: `nvidia-driver-libs`); for the CPU {install}"
-    if _in_container():
-        return f"{install}; to reach a GPU from a container, start it with `--device /dev/dri` or `--gpus all`"
-    return install
+        return (
+            "install the Vulkan part of NVIDIA's driver (Debian: `nvidia-driver-libs`; in a container it needs "
+            "`--gpus all -e NVIDIA_DRIVER_CAPABILITIES=all`)"
+        )
+    return None
 
 
 def _install_command() -> str:
