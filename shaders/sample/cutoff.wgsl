@@ -14,7 +14,8 @@ var<workgroup> listed_runs: array<u32, RUNS>;
 var<workgroup> lane_sums: array<vec4<f32>, 4u * LANES>;
 var<workgroup> sums: array<vec4<f32>, 4>;
 
-// Weight of a logit beside the top one, never NaN or denormal input to exp.
+// Softmax weights beside the top logit's, which is 1; meaningless for logits with key 0. The bounds keep infinities
+// away from arithmetic and change no result: exp(-104) is 0.
 fn weights(bits: vec4<u32>, top: f32, temperature: f32) -> vec4<f32> {
   return exp(max((min(bitcast<vec4<f32>>(bits), vec4<f32>(LARGEST)) - top) / temperature, vec4<f32>(-104.0)));
 }

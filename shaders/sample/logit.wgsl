@@ -10,21 +10,21 @@ const PEAK_UNITS = ${peak_units}u;
 const LANES = ${lanes}u;
 const LARGEST = 3.4028234e38;
 
-// 0 for NaN and -inf, which are never chosen, 1 for the lowest float, and one more for each next float up to +inf; both
-// zeros are one key.
+// 0 for NaN and -inf, which are never chosen, 1 for the lowest finite float, and one more for each next; both zeros are
+// one key, and +inf is the largest finite float.
 fn keys_of(bits: vec4<u32>) -> vec4<u32> {
   let ordered = select(bits + 0x80000000u, 0u - bits, bits >= vec4<u32>(0x80000000u));
   let keys = ordered - 0x00800000u;
-  return select(keys, vec4<u32>(0u), keys > vec4<u32>(0xff000000u));
+  return select(min(keys, vec4<u32>(0xfeffffffu)), vec4<u32>(0u), keys > vec4<u32>(0xff000000u));
 }
 
 fn key_of(logit: f32) -> u32 {
   return keys_of(vec4<u32>(bitcast<u32>(logit))).x;
 }
 
-// The float of a key above 0; that of +inf is the largest finite one.
+// The float of a key above 0.
 fn logit_of(key: u32) -> f32 {
-  let ordered = min(key, 0xfeffffffu) + 0x00800000u;
+  let ordered = key + 0x00800000u;
   return bitcast<f32>(select(0u - ordered, ordered - 0x80000000u, ordered >= 0x80000000u));
 }
 

@@ -85,7 +85,8 @@ fn asks_for(s: Settings, what: u32) -> bool {
   return s.top_k > 0u && s.top_k < VOCAB && (what == LOGITS_ABOVE || s.top_k <= RUNS);
 }
 
-// As llama.cpp orders it: top-k, then top-p and min-p on the softmax at temperature 1 of what is left, then temperature.
+// In the order of llama.cpp: top-k, then top-p and min-p on the softmax at temperature 1 of what is left, then
+// temperature.
 fn sampled(output: u32, lane: u32, s: Settings) -> u32 {
   let top = logit_of(s.top);
   var min_p_low = 1u;
