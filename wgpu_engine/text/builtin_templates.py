@@ -50,7 +50,7 @@ _LLAMA3 = """\
 
 _LLAMA2 = """\
 {%- set system = messages[0].content if messages[0].role == 'system' else '' %}
-{%- for message in messages[1:] if system else messages %}
+{%- for message in (messages[1:] if system else messages) %}
 {%- if message.role == 'user' %}
 {{- bos_token + '[INST] ' }}
 {%- if loop.first and system %}{{ '<<SYS>>\\n' + system | trim + '\\n<</SYS>>\\n\\n' }}{% endif %}

@@ -158,7 +158,7 @@ _TABLE: dict[str, PreTokenizer] = {
     "jais": _gpt2,
     "jais-2": PreTokenizer(
         (
-            rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_SYMBOLS}|\s*[\r\n]+"
+            rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_SYMBOLS}|\s{{0,4096}}[\r\n]+"  # bounded: else quadratic
             + "".join(rf"|\s{{{run}}}(?!\S)" for run in (512, 256, 128, 64, 32, 16, 8, 4))
             + r"|\s{1,2}(?!\S)|\s{1}",
         )
