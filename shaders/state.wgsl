@@ -1,5 +1,4 @@
 {# What changes from step to step. Needs the bindings `state` and, where ROW_* functions are used, `slots`. #}
-const MAX_ROWS = ${max_rows}u;
 const SLOT_WORDS = 16u;
 const FROM_SLOT = 0xffffffffu;
 
@@ -12,7 +11,7 @@ fn output_count() -> u32 {
 }
 
 fn output_row(output: u32) -> u32 {
-  return state[4u + 4u * MAX_ROWS + output];
+  return state[4u + 4u * row_count() + output];
 }
 
 fn row_slot(row: u32) -> u32 {

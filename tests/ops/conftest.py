@@ -22,11 +22,11 @@ from wgpu_engine.ops.builder import (
     ceil_div,
     row_floats,
     square_words,
-    state_words,
 )
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType, kv_block_bytes
 from wgpu_engine.ops.repack import Loader
+from wgpu_engine.ops.state import Row, pack_state
 from wgpu_engine.ops.weight import Norm, Weight
 from wgpu_engine.platform.drive import drive
 
@@ -211,11 +211,7 @@ class Lab:
         self, builder: PlanBuilder, rows: Sequence[tuple[int, int, int]], outputs: Sequence[int] = ()
     ) -> None:
         """Rows as (token, position, slot); outputs are rows."""
-        words = np.zeros(state_words(builder.rows, builder.outputs), np.uint32)
-        words[:2] = len(rows), len(outputs)
-        words[4 : 4 + 4 * len(rows)].reshape(-1, 4)[:, :3] = np.array(rows, np.uint32).reshape(-1, 3)
-        words[4 + 4 * builder.rows :][: len(outputs)] = outputs
-        self.device.write(builder.state, 0, words.tobytes())
+        self.device.write(builder.state, 0, pack_state([Row(*row) for row in rows], outputs))
 
     def run(self, builder: PlanBuilder, times: int = 1) -> None:
         plan = self.device.plan(builder.dispatches, "test")

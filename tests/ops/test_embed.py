@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wgpu_engine.ops.builder import FROM_SLOT, SLOT_WORDS
+from wgpu_engine.ops.builder import SLOT_WORDS
 from wgpu_engine.ops.embed import embed
+from wgpu_engine.ops.state import FROM_SLOT
 from wgpu_engine.ops.weight import Norm, plane_layout
 
 EPS = 1e-5

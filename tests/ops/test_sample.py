@@ -8,8 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.ops.builder import FROM_SLOT, SLOT_WORDS, PlanBuilder, ScratchPool, row_floats, state_words
+from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, row_floats
 from wgpu_engine.ops.sample import RING, sample
+from wgpu_engine.ops.state import FROM_SLOT, Row, pack_state
 from wgpu_engine.platform.drive import drive
 
 Floats = NDArray[np.float32]
@@ -81,13 +82,8 @@ class Bench:
 
     def write_state(self, rows: list[tuple[int, int]], output_rows: list[int]) -> None:
         """Rows as (position, slot)."""
-        words = np.zeros(state_words(self.outputs, self.outputs), np.uint32)
-        words[:2] = len(rows), len(output_rows)
-        for row, (position, slot) in enumerate(rows):
-            words[4 + 4 * row : 8 + 4 * row] = FROM_SLOT, position, slot, 0
-        outputs_at = 4 + 4 * self.outputs
-        words[outputs_at : outputs_at + len(output_rows)] = output_rows
-        self.device.write(self.builder.state, 0, words.tobytes())
+        state = pack_state([Row(FROM_SLOT, position, slot) for position, slot in rows], output_rows)
+        self.device.write(self.builder.state, 0, state)
 
     def load(self, logits: Floats, slots: list[Slot], counts: Words | None = None) -> None:
         self.write_logits(logits)

@@ -1,21 +1,25 @@
 """The engine: a model, its cache and its plans on one device, and the steps over them."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from wgpu_engine.engine.blocks import BlockPool
-from wgpu_engine.engine.rows import Row, pack_state
-from wgpu_engine.gpu.device import Buffer, Device, Pending, Plan
+from wgpu_engine.gpu.device import Buffer, Device, Dispatch, Pending, Plan
+from wgpu_engine.gpu.tuner import fastest
 from wgpu_engine.models.model import Model
 from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, ceil_div, row_floats
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType, kv_block_bytes
 from wgpu_engine.ops.sample import RING, sample
+from wgpu_engine.ops.state import Row, pack_state
 
 PREFILL_ROWS = 128
 """rows of a prefill plan: enough to use each weight often, few enough that a submit stays short"""
+_ROWS = (1, 8, PREFILL_ROWS)
+"""sizes of plans"""
 _FIRST_BUCKET = 256
+"""positions of the smallest plan"""
 
 
 @dataclass
@@ -25,8 +29,6 @@ class _Recorded:
     plan: Plan
     state: Buffer
     logits: Buffer | None
-    rows: int
-    outputs: int
     written: bytes = b""
     """what the host wrote into the state last; the device only reads it"""
 
@@ -43,6 +45,7 @@ class Engine:
         slots: int = 1,
         precision: Literal["exact", "fast"] = "fast",
         kv_type: KVType = "f16",
+        tuning: Mapping[Any, Any] | None = None,
     ) -> None:
         self.device = device
         self.model = model
@@ -65,6 +68,7 @@ class Engine:
         self._counts = device.buffer(4 * slots * self.vocab, "token counts")
         self._ring = device.buffer(4 * slots * RING, "sampled tokens")
         self._scratch = ScratchPool(device)
+        self._tuning = dict(tuning or {})
         self._plans: dict[tuple[int, int, bool, int], _Recorded] = {}
         model.prepare(ctx_size)
 
@@ -128,15 +132,15 @@ class Engine:
         return [data[stride * i : stride * i + 4 * self.vocab] for i in range(len(rows))]
 
     def _write_state(self, recorded: _Recorded, rows: Sequence[Row], outputs: Sequence[int]) -> None:
-        state = pack_state(rows, outputs, recorded.rows, recorded.outputs)
+        state = pack_state(rows, outputs)
         if state != recorded.written:
             self.device.write(recorded.state, 0, state)
             recorded.written = state
 
     def _recorded(self, rows: int, outputs: int, sampled: bool, reach: int) -> _Recorded:
         """The plan for so many rows and outputs, made at its first use; sizes come in few buckets."""
-        rows = _bucket(rows, (1, 8, PREFILL_ROWS))
-        outputs = _bucket(outputs, (0, 1, 8, PREFILL_ROWS))
+        rows = _bucket(rows, _ROWS)
+        outputs = _bucket(outputs, (0, *_ROWS))
         positions = min(_position_bucket(reach), _position_bucket(self.ctx_size))
         key = (rows, outputs, sampled, positions)
         if key not in self._plans:
@@ -144,12 +148,40 @@ class Engine:
         return self._plans[key]
 
     def _record(self, rows: int, outputs: int, sampled: bool, positions: int) -> _Recorded:
-        builder = PlanBuilder(self.device, rows, outputs, self.precision, self._slots, self._scratch)
+        builder = self._builder(rows, outputs)
         logits = self.model.forward(builder, self.cache, positions)
         if logits is not None and sampled:
             sample(builder, logits, self.vocab, self._counts, self._ring)
         plan = self.device.plan(builder.dispatches, f"{rows} rows")
-        return _Recorded(plan, builder.state, logits, rows, outputs)
+        return _Recorded(plan, builder.state, logits)
+
+    def _builder(self, rows: int, outputs: int) -> PlanBuilder:
+        return PlanBuilder(
+            self.device, rows, outputs, self.precision, self._slots, self._scratch, tuning=self._tuning
+        )
+
+    async def tune(self, progress: Callable[[int, int], None]) -> dict[Any, Any]:
+        """Times every variant of the products of decode and prefill; the engine uses the fastest from now on.
+
+        Returns the fastest variant of each problem. `progress` gets how many problems are done and how many there are.
+        """
+        trials: dict[Any, dict[Any, list[Dispatch]]] = {}
+        for rows in _ROWS:
+            builder = self._builder(rows, 1)
+            builder.trials = trials
+            self.model.forward(builder, self.cache, 1)
+            # rows that take part, so that kernels do not leave early
+            state = pack_state([Row(0, 0, 0)] * rows, [0])
+            self.device.write(builder.state, 0, state)
+        for number, (problem, ways) in enumerate(trials.items()):
+            best = await fastest(self.device, ways)
+            if best is not None:
+                self._tuning[problem] = best
+            progress(number + 1, len(trials))
+        for recorded in self._plans.values():
+            self.device.free(recorded.state)
+        self._plans.clear()
+        return self._tuning
 
 
 def _bucket(count: int, sizes: Sequence[int]) -> int:

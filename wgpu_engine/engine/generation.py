@@ -3,14 +3,13 @@
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from wgpu_engine.engine.engine import PREFILL_ROWS, Engine
-from wgpu_engine.engine.rows import Row, decode_row
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.gpu.device import Pending
+from wgpu_engine.ops.state import Row, decode_row
 
 AHEAD = 3
 """decode steps in flight: enough to hide a read-back, few enough that a stop wastes little"""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wgpu_engine.gpu.device import Buffer
-from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op
 from wgpu_engine.ops.kv import KVCache
 
 PARTITION = 256
@@ -41,6 +41,7 @@ class Heads:
         }
 
 
+@op
 def attend(
     builder: PlanBuilder, qkv: Buffer, heads: Heads, cache: KVCache, layer: int, positions: int, codec: Codec
 ) -> Activation:

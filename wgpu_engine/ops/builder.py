@@ -2,36 +2,33 @@
 
 A plan is for up to `rows` token rows. What changes between steps lies in two buffers that shaders read:
 
-- `state`, of the plan, written by the host before a step: u32 words `rows, outputs, 0, 0`, then for each row
-  `token, position, slot, 0`, then for each output the row it belongs to. A token or position of FROM_SLOT is taken from
-  the row's slot, so that decode steps can be queued without a write.
+- `state`, of the plan, written by the host before a step (see `ops/state.py`). A token or position of FROM_SLOT is taken
+  from the row's slot, so that decode steps can be queued without a write.
 - `slots`, of the engine: SLOT_WORDS words a sequence slot (see `shaders/state.wgsl`), advanced by the sampler.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch, Shader
 from wgpu_engine.gpu.wgsl import assemble
+from wgpu_engine.ops.state import state_bytes
 
 Codec = Literal["f32", "q8"]
 """how activations are kept: floats, or int8 blocks of 32 with a scale and sums (`shaders/activation.wgsl`)"""
 
-STATE_HEAD = 4
-ROW_WORDS = 4
 SLOT_WORDS = 16
-FROM_SLOT = 0xFFFFFFFF
 Q8_BLOCK_WORDS = 12
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
-
-
-def state_words(rows: int, outputs: int) -> int:
-    """Length of a plan's state buffer in u32 words."""
-    return STATE_HEAD + ROW_WORDS * rows + outputs
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,18 @@ class Activation:
     codec: Codec
     squares: Buffer | None = None
     eps: float = 0.0
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """A call of an op on a builder that notes them."""
+
+    op: str
+    arguments: Mapping[str, Any]
+    """by the names of the op's parameters"""
+    result: Any
+    dispatches: tuple[Dispatch, ...]
+    """what it added"""
 
 
 class ScratchPool:
@@ -82,11 +91,15 @@ class PlanBuilder:
     pool: ScratchPool
     tuning: Mapping[Any, Any] = field(default_factory=dict)
     """the fastest variant of each problem that the tuner has timed on this adapter"""
+    trials: dict[Any, dict[Any, list[Dispatch]]] | None = None
+    """where the dispatches of every variant of every problem are collected, for the tuner"""
     state: Buffer = field(init=False)
     dispatches: list[Dispatch] = field(default_factory=list)
+    calls: list[OpCall] | None = None
+    """ops that were called, where somebody wants to know"""
 
     def __post_init__(self) -> None:
-        self.state = self.device.buffer(4 * state_words(self.rows, self.outputs), "state")
+        self.state = self.device.buffer(state_bytes(self.rows, self.outputs), "state")
 
     @property
     def shuffle(self) -> bool:
@@ -123,7 +136,6 @@ class PlanBuilder:
             dialect=self.device.dialect,
             label=label,
             shuffle=self.shuffle,
-            max_rows=self.rows,
             **values,
         )
 
@@ -132,6 +144,28 @@ class PlanBuilder:
         assert len(set(map(id, buffers))) == len(buffers), f"{shader.name}: a buffer is bound twice"
         assert len(buffers) <= self.device.limits.storage_buffers, f"{shader.name}: too many buffers"
         self.dispatches.append(Dispatch(shader, buffers, grid))
+
+
+def op(function: Callable[Concatenate[PlanBuilder, _P], _T]) -> Callable[Concatenate[PlanBuilder, _P], _T]:
+    """Has calls of an op noted in `calls`; what it calls itself is part of it."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def noted(builder: PlanBuilder, *args: _P.args, **keywords: _P.kwargs) -> _T:
+        calls, builder.calls = builder.calls, None
+        start = len(builder.dispatches)
+        try:
+            result = function(builder, *args, **keywords)
+        finally:
+            builder.calls = calls
+        if calls is not None:
+            bound = signature.bind(builder, *args, **keywords)
+            bound.apply_defaults()
+            added = tuple(builder.dispatches[start:])
+            calls.append(OpCall(function.__name__, bound.arguments, result, added))
+        return result
+
+    return noted
 
 
 def row_floats(width: int) -> int:

@@ -1,10 +1,11 @@
 """Token embeddings."""
 
 from wgpu_engine.gpu.device import Buffer
-from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, square_words
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, square_words
 from wgpu_engine.ops.weight import Norm, Weight
 
 
+@op
 def embed(
     builder: PlanBuilder, table: Weight, norm: Norm, codec: Codec, *, scale: float = 1.0
 ) -> tuple[Buffer, Activation]:

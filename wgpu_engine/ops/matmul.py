@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer
-from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, row_floats, square_words
+from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Dispatch
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
 from wgpu_engine.ops.weight import Norm, Weight, WeightPart
 
 _Binding = tuple[str, tuple[str, str], Buffer]
@@ -75,6 +75,7 @@ def codec_for(builder: PlanBuilder, *weights: Weight) -> Codec:
     return "q8" if fast else "f32"
 
 
+@op
 def project(
     builder: PlanBuilder,
     weights: tuple[Weight, ...],
@@ -106,6 +107,7 @@ def project(
         offset += weight.features
 
 
+@op
 def gated(
     builder: PlanBuilder, weights: tuple[Weight, ...], a: Activation, codec: Codec, *, gate: str = "silu", bias: Buffer | None = None
 ) -> Activation:
@@ -123,6 +125,7 @@ def gated(
     return Activation(h, features, codec)
 
 
+@op
 def add_to_residual(
     builder: PlanBuilder, weight: Weight, a: Activation, x: Buffer, norm: Norm, codec: Codec, bias: Buffer | None = None
 ) -> Activation:
@@ -171,34 +174,49 @@ def _matmul(
     columns = builder.outputs if gather else builder.rows
     problem = Problem(weight.quant.name, a.codec, weight.features, weight.k, weight.ports, columns)
     variant = builder.tuning.get(problem) or variants(builder, problem)[0]
-    for part in weight.parts:
-        blocks = ceil_div(part.features, 32)
-        grid_x = min(blocks, WORKGROUPS_PER_DIMENSION)
-        shader = builder.shader(
-            variant.template,
-            f"{weight.name}.{a.codec}x{columns}",
-            **_weight_values(weight, part),
-            epilogue=epilogue,
-            codec=a.codec,
-            extra_bindings=tuple((name, declaration) for name, declaration, _ in bindings),
-            normed=a.squares is not None,
-            square_words_in=square_words(a.width),
-            width_in=a.width,
-            eps=a.eps,
-            bias=bias is not None,
-            gather=gather,
-            square_words=square_words(weight.features),
-            team=variant.team,
-            columns=variant.columns,
-            tile=variant.tile,
-            share=variant.share,
-            pairs=variant.pairs and weight.quant.nibbles,
-            grid_x=grid_x,
-            **values,
-        )
-        grid = (grid_x, ceil_div(columns, variant.columns * variant.tile), ceil_div(blocks, grid_x))
-        buffers = (part.buffer, builder.state, a.buffer, *(buffer for _, _, buffer in bindings))
-        builder.add(shader, buffers, grid)
+    values |= {"epilogue": epilogue, "bias": bias is not None, "gather": gather}
+    def dispatches(variant: Variant) -> list[Dispatch]:
+        return [_dispatch(builder, weight, part, a, variant, columns, bindings, values) for part in weight.parts]
+
+    if builder.trials is not None and problem not in builder.trials:
+        builder.trials[problem] = {way: dispatches(way) for way in variants(builder, problem)}
+    for dispatch in dispatches(variant):
+        builder.add(dispatch.shader, dispatch.buffers, dispatch.grid)
+
+
+def _dispatch(
+    builder: PlanBuilder,
+    weight: Weight,
+    part: WeightPart,
+    a: Activation,
+    variant: Variant,
+    columns: int,
+    bindings: list[_Binding],
+    values: dict[str, Any],
+) -> Dispatch:
+    blocks = ceil_div(part.features, 32)
+    grid_x = min(blocks, WORKGROUPS_PER_DIMENSION)
+    shader = builder.shader(
+        variant.template,
+        f"{weight.name}.{a.codec}x{columns}",
+        **_weight_values(weight, part),
+        codec=a.codec,
+        extra_bindings=tuple((name, declaration) for name, declaration, _ in bindings),
+        normed=a.squares is not None,
+        square_words_in=square_words(a.width),
+        width_in=a.width,
+        eps=a.eps,
+        square_words=square_words(weight.features),
+        team=variant.team,
+        columns=variant.columns,
+        tile=variant.tile,
+        share=variant.share,
+        pairs=variant.pairs and weight.quant.nibbles,
+        grid_x=grid_x,
+        **values,
+    )
+    grid = (grid_x, ceil_div(columns, variant.columns * variant.tile), ceil_div(blocks, grid_x))
+    return Dispatch(shader, (part.buffer, builder.state, a.buffer, *(buffer for _, _, buffer in bindings)), grid)
 
 
 def _weight_values(weight: Weight, part: WeightPart) -> dict[str, Any]:

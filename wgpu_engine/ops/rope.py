@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.ops.attention import Heads
-from wgpu_engine.ops.builder import PlanBuilder, ceil_div
+from wgpu_engine.ops.builder import PlanBuilder, ceil_div, op
 from wgpu_engine.ops.kv import KVCache
 
 _THREADS = 32
@@ -28,6 +28,7 @@ def angle_table(device: Device, frequencies: Sequence[float], positions: int, ma
     return table
 
 
+@op
 def rope_and_store(builder: PlanBuilder, qkv: Buffer, heads: Heads, angles: Buffer, cache: KVCache, layer: int) -> None:
     """Rotates q and k within qkv f32 [rows, (heads + 2 * kv_heads) * head_dim] and writes k and v into the cache."""
     shader = builder.shader(

@@ -1,0 +1,117 @@
+"""What rotary embedding, the write into the cache and attention over it should give; each function runs a call."""
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import mul
+
+from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.ops.attention import Heads
+from wgpu_engine.ops.builder import SLOT_WORDS, OpCall
+from wgpu_engine.ops.known_answers.trial import Stage, Trial, largest_error
+from wgpu_engine.ops.kv import KV_BLOCK, KVCache
+from wgpu_engine.ops.state import FROM_SLOT, Row
+
+_KEY, _VALUE = 0, 1
+
+
+class _CacheView:
+    """Keys and values of a layer's cache, as `ops/kv.py` lays them out."""
+
+    def __init__(self, cache: KVCache, heads: Heads, tables: bytes, data: bytes) -> None:
+        self.cache, self.heads, self.data = cache, heads, data
+        self.tables = struct.unpack(f"<{len(tables) // 4}I", tables)
+
+    @staticmethod
+    async def read(trial: Trial, cache: KVCache, layer: int, heads: Heads) -> "_CacheView":
+        buffers = (cache.tables, cache.layers[layer])
+        tables, data = [await trial.read(buffer, 0, buffer.size // 4) for buffer in buffers]
+        return _CacheView(cache, heads, tables, data)
+
+    def slice(self, slot: int, position: int, kv_head: int, part: int) -> tuple[float, ...]:
+        """The key or value of a head at a position."""
+        block = self.tables[slot * self.cache.table_width + position // KV_BLOCK]
+        row = ((block * 2 + part) * self.heads.kv_count + kv_head) * KV_BLOCK + position % KV_BLOCK
+        kind, size = ("e", 2) if self.cache.kv_type == "f16" else ("f", 4)
+        return struct.unpack_from(f"<{self.heads.head_dim}{kind}", self.data, row * self.heads.head_dim * size)
+
+
+async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
+    qkv, heads, angles, cache, layer = (call.arguments[n] for n in ("qkv", "heads", "angles", "cache", "layer"))
+    before = await trial.rows(qkv, len(stage.rows), heads.width)
+    trial.run(call.dispatches)
+    after = await trial.rows(qkv, len(stage.rows), heads.width)
+    view = await _CacheView.read(trial, cache, layer, heads)
+    error = 0.0
+    for row, old, new in zip(await _resolved(trial, stage), before, after, strict=True):
+        wanted = _rotated(old, heads, await _turns(trial, angles, heads, row.position))
+        size = max(map(abs, wanted))
+        queries = heads.count * heads.head_dim
+        error = max(error, largest_error(new[:queries], wanted[:queries], size))
+        for i in range(2 * heads.kv_count):
+            stored = view.slice(row.slot, row.position, i % heads.kv_count, i // heads.kv_count)
+            values = wanted[queries + i * heads.head_dim :][: heads.head_dim]
+            # adapters may round to f16 either way; below 2^-14 steps no longer shrink
+            slack = [max(abs(value) * 2.0**-10, 2.0**-24) if cache.kv_type == "f16" else 0.0 for value in values]
+            error = max(error, largest_error(stored, values, size, slack))
+    return error
+
+
+async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
+    qkv, heads, cache, layer = (call.arguments[name] for name in ("qkv", "heads", "cache", "layer"))
+    rows = await trial.rows(qkv, len(stage.rows), heads.width)
+    view = await _CacheView.read(trial, cache, layer, heads)
+    trial.run(call.dispatches)
+    found = await trial.activations(call.result, len(stage.rows))
+    error = 0.0
+    for place, q, values, slack in zip(await _resolved(trial, stage), rows, found.rows, found.slack, strict=True):
+        for head in sorted({0, heads.count // 2, heads.count - 1}):
+            span = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
+            wanted, size = _attention(q[span], heads, view, place, head)
+            error = max(error, largest_error(values[span], wanted, size, slack[span]))
+    return error
+
+
+def _attention(
+    q: Sequence[float], heads: Heads, view: _CacheView, place: Row, head: int
+) -> tuple[list[float], float]:
+    """softmax(q keys^T * scale) values of a head, and the largest value."""
+    kv_head = head * heads.kv_count // heads.count
+    places = [(place.slot, position, kv_head) for position in range(place.position + 1)]
+    keys, values = ([view.slice(*at, part) for at in places] for part in (_KEY, _VALUE))
+    scores = [heads.scale * sum(map(mul, q, key)) for key in keys]
+    weights = [math.exp(score - max(scores)) for score in scores]
+    total = sum(weights)
+    columns = list(zip(*values, strict=True))
+    return [sum(map(mul, weights, column)) / total for column in columns], max(max(map(abs, v)) for v in values)
+
+
+def _rotated(row: Sequence[float], heads: Heads, turns: Sequence[complex]) -> list[float]:
+    """A row with its queries and keys rotated."""
+    result = list(row)
+    for head in range(heads.count + heads.kv_count):
+        for i, turn in enumerate(turns):
+            first, second = (i, i + heads.rope_dim // 2) if heads.neox else (2 * i, 2 * i + 1)
+            first, second = first + head * heads.head_dim, second + head * heads.head_dim
+            rotated = complex(row[first], row[second]) * turn
+            result[first], result[second] = rotated.real, rotated.imag
+    return result
+
+
+async def _turns(trial: Trial, angles: Buffer, heads: Heads, position: int) -> list[complex]:
+    """The rotation of each pair at a position, out of the table that `ops/rope.py` makes."""
+    count = heads.rope_dim // 2
+    tables = [await trial.read(angles, 2 * count * i, 2 * count) for i in (position % 256, 256 + position // 256)]
+    fine, coarse = [struct.unpack(f"<{2 * count}f", table) for table in tables]
+    return [complex(*fine[2 * i : 2 * i + 2]) * complex(*coarse[2 * i : 2 * i + 2]) for i in range(count)]
+
+
+async def _resolved(trial: Trial, stage: Stage) -> list[Row]:
+    """The stage's rows, with positions that their slots hold filled in."""
+    data = await trial.read(trial.slots, 0, trial.slots.size // 4)
+    slots = struct.unpack(f"<{len(data) // 4}I", data)
+    return [
+        replace(row, position=slots[SLOT_WORDS * row.slot + 1]) if row.position == FROM_SLOT else row
+        for row in stage.rows
+    ]

@@ -1,0 +1,147 @@
+"""What ops that read weights should give: embeddings, matrix products and what is fused into them.
+
+Each function runs a call of an op and returns its error. It looks at what the kernel really read, so that an error of one
+kernel is not taken for one of the next; of a large weight it looks at a few features.
+"""
+
+import math
+from collections.abc import Sequence
+from operator import mul
+
+from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.ops.builder import Activation, OpCall, square_words
+from wgpu_engine.ops.known_answers.trial import Stage, Trial, Values, largest_error
+from wgpu_engine.ops.weight import Weight
+
+Sums = dict[int, list[tuple[float, float]]]
+"""for each feature, and in it for each column: the product, and the sum of its terms' sizes"""
+
+
+async def embed(trial: Trial, stage: Stage, call: OpCall) -> float:
+    table, scale = call.arguments["table"], call.arguments["scale"]
+    x, h = call.result
+    trial.run(call.dispatches)
+    rows = await trial.weights(table, [row.token for row in stage.rows])
+    wanted = [[scale * value for value in rows[row.token]] for row in stage.rows]
+    found = await trial.rows(x, len(wanted), table.k)
+    errors = [largest_error(a, b, max(map(abs, b))) for a, b in zip(found, wanted, strict=True)]
+    return max(*errors, await _normed_error(trial, found, h, call.arguments["norm"].gain))
+
+
+async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
+    weights, a, out, width = (call.arguments[name] for name in ("weights", "a", "out", "width"))
+    sources = stage.sources(call.arguments["outputs_only"])
+    inputs = await _inputs(trial, a, sources)
+    biases = await _biases(trial, call, width)
+    trial.run(call.dispatches)
+    found = await trial.rows(out, len(sources), width)
+    offset, error = 0, 0.0
+    for weight in weights:
+        sums = await _sums(trial, weight, inputs)
+        for column, row in enumerate(found):
+            wanted = [products[column][0] + biases[offset + feature] for feature, products in sums.items()]
+            values = [row[offset + feature] for feature in sums]
+            error = max(error, largest_error(values, wanted, _size(sums, column)))
+        offset += weight.features
+    return error
+
+
+async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
+    weights, a = call.arguments["weights"], call.arguments["a"]
+    features = weights[0].features
+    inputs = await _inputs(trial, a, range(len(stage.rows)))
+    biases = await _biases(trial, call, 2 * features)
+    gates = await _sums(trial, weights[0], inputs)
+    ups = await _sums(trial, weights[-1], inputs, port=weights[-1].ports - 1)
+    trial.run(call.dispatches)
+    h: Activation = call.result
+    found = await trial.activations(h, len(stage.rows))
+    error = 0.0
+    for column, (row, slack) in enumerate(zip(found.rows, found.slack, strict=True)):
+        wanted, size = [], 0.0
+        for feature in gates:
+            (gate, gate_size), (up, up_size) = gates[feature][column], ups[feature][column]
+            gate, up = gate + biases[feature], up + biases[features + feature]
+            activated = _GATES[call.arguments["gate"]](gate)
+            wanted.append(activated * up)
+            size = max(size, gate_size * abs(up) + up_size * abs(activated))
+        values = [row[feature] for feature in gates]
+        error = max(error, largest_error(values, wanted, size, [slack[feature] for feature in gates]))
+    return error
+
+
+async def add_to_residual(trial: Trial, stage: Stage, call: OpCall) -> float:
+    weight, a, x = (call.arguments[name] for name in ("weight", "a", "x"))
+    inputs = await _inputs(trial, a, range(len(stage.rows)))
+    biases = await _biases(trial, call, weight.features)
+    sums = await _sums(trial, weight, inputs)
+    before = await trial.rows(x, len(stage.rows), weight.features)
+    trial.run(call.dispatches)
+    after = await trial.rows(x, len(stage.rows), weight.features)
+    error = 0.0
+    for column, (old, new) in enumerate(zip(before, after, strict=True)):
+        wanted = [old[feature] + sums[feature][column][0] + biases[feature] for feature in sums]
+        size = max(_size(sums, column), *(abs(old[feature]) for feature in sums))
+        error = max(error, largest_error([new[feature] for feature in sums], wanted, size))
+    return max(error, await _normed_error(trial, after, call.result, call.arguments["norm"].gain))
+
+
+async def _normed_error(trial: Trial, x: list[list[float]], h: Activation, gain: Buffer) -> float:
+    """The error of a normed activation and its sums of squares, given the rows that were normed."""
+    assert h.squares is not None
+    gains = await trial.vector(gain, h.width)
+    squares = await trial.rows(h.squares, len(x), square_words(h.width))
+    found: Values = await trial.activations(h, len(x))
+    error = 0.0
+    for row, sums, values, slack in zip(x, squares, found.rows, found.slack, strict=True):
+        wanted = list(map(mul, row, gains))
+        error = max(error, largest_error(values, wanted, max(map(abs, wanted)), slack))
+        exact = [sum(v * v for v in row[start : start + 32]) for start in range(0, h.width, 32)]
+        exact += [0.0] * (len(sums) - len(exact))
+        error = max(error, largest_error(sums, exact, max(exact)))
+    return error
+
+
+async def _inputs(trial: Trial, a: Activation, sources: Sequence[int]) -> list[list[float]]:
+    """What each column of a product reads, with the norm's factor."""
+    count = max(sources) + 1
+    rows = (await trial.activations(a, count)).rows
+    if a.squares is not None:
+        squares = await trial.rows(a.squares, count, square_words(a.width))
+        factors = [1 / math.sqrt(sum(row) / a.width + a.eps) for row in squares]
+        rows = [[factor * value for value in row] for factor, row in zip(factors, rows, strict=True)]
+    return [rows[source] for source in sources]
+
+
+async def _biases(trial: Trial, call: OpCall, count: int) -> list[float]:
+    bias = call.arguments["bias"]
+    return [0.0] * count if bias is None else await trial.vector(bias, count)
+
+
+async def _sums(trial: Trial, weight: Weight, inputs: list[list[float]], port: int = 0) -> Sums:
+    rows = await trial.weights(weight, _few_features(weight), port)
+    return {
+        feature: [(sum(terms), sum(map(abs, terms))) for terms in (list(map(mul, row, x)) for x in inputs)]
+        for feature, row in rows.items()
+    }
+
+
+def _few_features(weight: Weight) -> list[int]:
+    """Four features, as a thread makes them, at the ends of each part and in its middle."""
+    found = set()
+    for part in weight.parts:
+        middle = (part.start + part.stop) // 2 & ~3
+        for start in (part.start, middle, (part.stop - 1) & ~3):
+            found.update(range(start, min(start + 4, part.stop)))
+    return sorted(found)
+
+
+def _size(sums: Sums, column: int) -> float:
+    return max(products[column][1] for products in sums.values())
+
+
+def _silu(value: float) -> float:
+    return value / (1 + math.exp(-value)) if value > -700 else 0.0
+
+
+_GATES = {"silu": _silu}

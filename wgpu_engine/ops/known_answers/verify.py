@@ -1,0 +1,50 @@
+"""Whether a call of an op gives what it should, whatever the op."""
+
+from collections.abc import Awaitable, Callable
+
+from wgpu_engine.ops.builder import Codec, OpCall
+from wgpu_engine.ops.known_answers.attention import attend, rope_and_store
+from wgpu_engine.ops.known_answers.blocks import FORMATS
+from wgpu_engine.ops.known_answers.products import add_to_residual, embed, gated, project
+from wgpu_engine.ops.known_answers.trial import Stage, Trial
+from wgpu_engine.ops.weight import Weight
+
+_ERRORS: dict[str, Callable[[Trial, Stage, OpCall], Awaitable[float]]] = {
+    reference.__name__: reference for reference in (embed, project, gated, add_to_residual, rope_and_store, attend)
+}
+PRECISIONS: dict[Codec, str] = {"f32": "exact", "q8": "fast"}
+
+
+def weights_of(call: OpCall) -> tuple[Weight, ...]:
+    """The weights that a call reads."""
+    arguments = call.arguments
+    single = arguments.get("weight") or arguments.get("table")
+    found: tuple[Weight, ...] = arguments.get("weights") or ((single,) if single else ())
+    return found
+
+
+def is_known(call: OpCall) -> bool:
+    """Whether there is a reference for the op and for the types of weights that it reads."""
+    return call.op in _ERRORS and all(weight.quant.name in FORMATS for weight in weights_of(call))
+
+
+async def error_of(trial: Trial, stage: Stage, call: OpCall) -> float:
+    """Runs a known call; returns its error."""
+    return await _ERRORS[call.op](trial, stage, call)
+
+
+def kernel_name(stage: Stage, call: OpCall) -> str:
+    """What to call the kernels of a call: the op, and what tells its forms apart."""
+    arguments = call.arguments
+    if call.op == "rope_and_store":
+        return f"rope {'neox' if arguments['heads'].neox else 'norm'} {arguments['cache'].kv_type}"
+    if call.op == "attend":
+        split = " split" if len(call.dispatches) > 1 else ""
+        return f"attention {arguments['cache'].kv_type}{split} {PRECISIONS[arguments['codec']]}"
+    types = "+".join(sorted({weight.quant.name for weight in weights_of(call)}))
+    if call.op == "embed":
+        return f"embed {types} {PRECISIONS[arguments['codec']]}"
+    room = stage.builder.outputs if arguments.get("outputs_only") else stage.builder.rows
+    name = {"project": "matmul", "gated": "gated", "add_to_residual": "residual and norm"}[call.op]
+    apart = ", apart" if call.op == "gated" and len(weights_of(call)) > 1 else ""
+    return f"{name} {types} {PRECISIONS[arguments['a'].codec]}{apart}, {room} row{'s' if room > 1 else ''}"
