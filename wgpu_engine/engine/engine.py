@@ -14,10 +14,11 @@ from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType, kv_block_bytes
 from wgpu_engine.ops.sample import RING, sample
 from wgpu_engine.ops.state import Row, pack_state
 
-PREFILL_ROWS = 128
-"""rows of a prefill plan: enough to use each weight often, few enough that a submit stays short"""
-_ROWS = (1, 8, PREFILL_ROWS)
-"""sizes of plans"""
+_MOST_ROWS = 128
+"""rows of a prefill plan: enough to use each weight often"""
+_FEW_ROWS = 8
+_WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
+"""operations of a submit, by kind of adapter: drivers reset a device that is busy for seconds, and a stop waits for it"""
 _FIRST_BUCKET = 256
 """positions of the smallest plan"""
 
@@ -68,6 +69,8 @@ class Engine:
         self._counts = device.buffer(4 * slots * self.vocab, "token counts")
         self._ring = device.buffer(4 * slots * RING, "sampled tokens")
         self._scratch = ScratchPool(device)
+        self.prefill_rows = _prefill_rows(model.description.parameters, device.adapter.kind)
+        self._rows = (1, _FEW_ROWS, self.prefill_rows)
         self._tuning = dict(tuning or {})
         self._plans: dict[tuple[int, int, bool, int], _Recorded] = {}
         model.prepare(ctx_size)
@@ -139,8 +142,8 @@ class Engine:
 
     def _recorded(self, rows: int, outputs: int, sampled: bool, reach: int) -> _Recorded:
         """The plan for so many rows and outputs, made at its first use; sizes come in few buckets."""
-        rows = _bucket(rows, _ROWS)
-        outputs = _bucket(outputs, (0, *_ROWS))
+        rows = _bucket(rows, self._rows)
+        outputs = _bucket(outputs, (0, *self._rows))
         positions = min(_position_bucket(reach), _position_bucket(self.ctx_size))
         key = (rows, outputs, sampled, positions)
         if key not in self._plans:
@@ -166,7 +169,7 @@ class Engine:
         Returns the fastest variant of each problem. `progress` gets how many problems are done and how many there are.
         """
         trials: dict[Any, dict[Any, list[Dispatch]]] = {}
-        for rows in _ROWS:
+        for rows in self._rows:
             builder = self._builder(rows, 1)
             builder.trials = trials
             self.model.forward(builder, self.cache, 1)
@@ -182,6 +185,14 @@ class Engine:
             self.device.free(recorded.state)
         self._plans.clear()
         return self._tuning
+
+
+def _prefill_rows(parameters: int, kind: str) -> int:
+    """The largest power of two that keeps a submit within the adapter's work, from _FEW_ROWS up to _MOST_ROWS."""
+    rows = _MOST_ROWS
+    while rows > _FEW_ROWS and 2.0 * parameters * rows > _WORK[kind]:
+        rows //= 2
+    return rows
 
 
 def _bucket(count: int, sizes: Sequence[int]) -> int:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from wgpu_engine.engine.engine import PREFILL_ROWS, Engine
+from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.gpu.device import Pending
@@ -81,8 +81,9 @@ class Generator:
         self._cached.clear()
         self.engine.reserve(_SLOT, len(ids))
         found: list[bytes] = []
-        for start in range(0, len(ids), PREFILL_ROWS):
-            rows = [Row(token, start + i, _SLOT) for i, token in enumerate(ids[start : start + PREFILL_ROWS])]
+        step = self.engine.prefill_rows
+        for start in range(0, len(ids), step):
+            rows = [Row(token, start + i, _SLOT) for i, token in enumerate(ids[start : start + step])]
             found += await self.engine.logits(rows, len(ids))
         return found
 
@@ -108,8 +109,8 @@ class Generator:
         engine.set_slot(_SLOT, params.slot_words(), ids if params.penalizes else ())
         engine.reserve(_SLOT, len(ids))
         del self._cached[known:]
-        for start in range(known, len(ids), PREFILL_ROWS):
-            chunk = ids[start : start + PREFILL_ROWS]
+        for start in range(known, len(ids), engine.prefill_rows):
+            chunk = ids[start : start + engine.prefill_rows]
             rows = [Row(token, start + i, _SLOT) for i, token in enumerate(chunk)]
             last = start + len(chunk) == len(ids)
             pending = engine.step(rows, [len(rows) - 1] if last else [], start + len(chunk))

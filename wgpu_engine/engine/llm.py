@@ -73,10 +73,10 @@ class LLM:
     def __init__(
         self,
         model: str | Path,
-        *,
         device: str | int | None = None,
         precision: Literal["fast", "exact"] = "fast",
         ctx_size: int | None = None,
+        *,
         kv_type: KVType = "f16",
         memory_budget: int | None = None,
         progress: Progress | None = None,
