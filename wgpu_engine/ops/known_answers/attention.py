@@ -73,9 +73,7 @@ async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
     return error
 
 
-def _attention(
-    q: Sequence[float], heads: Heads, view: _CacheView, place: Row, head: int
-) -> tuple[list[float], float]:
+def _attention(q: Sequence[float], heads: Heads, view: _CacheView, place: Row, head: int) -> tuple[list[float], float]:
     """softmax(q keys^T * scale) values of a head, and the largest value."""
     kv_head = head * heads.kv_count // heads.count
     places = [(place.slot, position, kv_head) for position in range(place.position + 1)]

@@ -24,17 +24,19 @@ class Format:
 
 def random_rows(quant: QuantType, rows: int, k: int, random: Random) -> bytes:
     """Raw blocks of a matrix [rows, k]; every value in them is finite and exact in the type's own floats."""
+    count = rows * k // quant.block
+    if quant.is_float:
+        return b"".join(_FLOATS[quant.name](byte / 512) for byte in memoryview(random.randbytes(count)).cast("b"))
+    step = 2.0 ** -FORMATS[quant.name].shift
     parts = []
-    for _ in range(rows * k // quant.block):
+    for _ in range(count):
         for field in quant.fields:
-            if field.name == "values":
-                parts.append(_FLOATS[quant.name](random.randint(-127, 127) / 512))
-            elif field.name in ("scale", "scale_min"):
-                scales = [random.choice((-1, 1)) * random.randint(64, 127) for _ in range(field.size // 2)]
-                step = 2.0 ** -FORMATS[quant.name].shift
-                parts.append(struct.pack(f"<{len(scales)}e", *(scale * step for scale in scales)))
-            else:
-                parts.append(random.randbytes(field.size))
+            data = random.randbytes(field.size)
+            if field.name in ("scale", "scale_min"):
+                # 64 to 127 with either sign, in steps that halves hold exactly
+                scales = [(byte % 64 + 64) * (1 if byte < 128 else -1) * step for byte in data[::2]]
+                data = struct.pack(f"<{len(scales)}e", *scales)
+            parts.append(data)
     return b"".join(parts)
 
 

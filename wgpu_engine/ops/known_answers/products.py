@@ -1,7 +1,7 @@
 """What ops that read weights should give: embeddings, matrix products and what is fused into them.
 
-Each function runs a call of an op and returns its error. It looks at what the kernel really read, so that an error of one
-kernel is not taken for one of the next; of a large weight it looks at a few features.
+Each function runs a call of an op and returns its error. It looks at what the kernel really read, so that an error of
+one kernel is not taken for one of the next; of a large weight it looks at a few features.
 """
 
 import math
@@ -128,7 +128,7 @@ async def _sums(trial: Trial, weight: Weight, inputs: list[list[float]], port: i
 
 def _few_features(weight: Weight) -> list[int]:
     """Four features, as a thread makes them, at the ends of each part and in its middle."""
-    found = set()
+    found: set[int] = set()
     for part in weight.parts:
         middle = (part.start + part.stop) // 2 & ~3
         for start in (part.start, middle, (part.stop - 1) & ~3):

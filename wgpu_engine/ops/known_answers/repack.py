@@ -1,5 +1,6 @@
 """What repacking should give: the bytes of each field, side by side in planes."""
 
+from functools import cache
 from random import Random
 
 from wgpu_engine.files.gguf import TensorInfo
@@ -27,13 +28,18 @@ class BytesSource:
 
 def small_tensor(quant: QuantType, start: int = 0, stop: int = FEATURES) -> TensorInfo:
     """Rows start..stop of a matrix [FEATURES, K], the same for every call, as a tensor of their own."""
-    data = random_rows(quant, FEATURES, K, Random(quant.ggml_id))
+    data = _matrix(quant)
     row = quant.row_bytes(K)
     source = BytesSource(data)
     return TensorInfo(quant.name, quant, (stop - start, K), source, start * row, (stop - start) * row)
 
 
-async def repack(trial: Trial, loader: Loader, quant: QuantType) -> float:
+@cache
+def _matrix(quant: QuantType) -> bytes:
+    return random_rows(quant, FEATURES, K, Random(quant.ggml_id))
+
+
+async def repack_error(trial: Trial, loader: Loader, quant: QuantType) -> float:
     """Loads a small matrix of a type; the part of its planes' rows that are wrong."""
     tensor = small_tensor(quant)
     (part,) = (await loader.weight(quant.name, [[tensor]])).parts

@@ -1,20 +1,19 @@
 """Ops on small inputs: what `doctor` tries, every kernel in every form that the ops use on the device."""
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from random import Random
 
 from wgpu_engine.files.quants import QUANT_TYPES
-from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.attention import PARTITION, Heads, attend
-from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, ceil_div
+from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, PlanBuilder, ceil_div
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.known_answers.blocks import FORMATS
-from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack, small_tensor
+from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
 from wgpu_engine.ops.known_answers.sampling import sampling_error
-from wgpu_engine.ops.known_answers.trial import KnownAnswer, Stage, Trial, answer
+from wgpu_engine.ops.known_answers.trial import Stage, Trial
 from wgpu_engine.ops.known_answers.verify import PRECISIONS, error_of
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.matmul import add_to_residual, gated, project
@@ -23,48 +22,194 @@ from wgpu_engine.ops.rope import angle_table, rope_and_store
 from wgpu_engine.ops.state import FROM_SLOT, Row
 from wgpu_engine.ops.weight import Norm, Weight
 
+_CODECS: tuple[Codec, ...] = ("f32", "q8")
+_KV_TYPES: tuple[KVType, ...] = ("f16", "f32")
 _MANY = 8
 """rows of a plan for several"""
 _EPS = 1e-5
 _VOCAB = 1003
+_HALF = FEATURES // 2
 _HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM = 4, 2, 32, 16
+_ROW = (_HEADS + 2 * _KV_HEADS) * _HEAD_DIM
 _LONGEST = PARTITION + 34
 _TABLE_WIDTH = ceil_div(_LONGEST, KV_BLOCK)
-_SLOTS = 3
+_CACHE_SLOTS = 2
 
 
 @dataclass(frozen=True)
-class SmallInputs:
-    """What the checks share on a device."""
+class Check:
+    """A kernel and an attempt at it, which returns its error."""
 
-    trial: Trial
-    loader: Loader
-    norm: Norm
-    many: Stage
-    """five of eight rows, the fourth of which has an output"""
-    one: Stage
-    weights: dict[tuple[str, int, int], Weight]
+    kernel: str
+    attempt: Callable[[], Awaitable[float]]
 
-    @staticmethod
-    def make(trial: Trial) -> "SmallInputs":
+
+class SmallChecks:
+    """Every kernel on small inputs, those that others build on first."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
         rows = [Row(token, 0, 0) for token in (3, 60, 7, 41, 12)]
-        gain = trial.floats([1.25 - i % 3 for i in range(K)], "gain")
-        loader = Loader(trial.device, lambda count: None)
-        return SmallInputs(trial, loader, Norm(gain, _EPS), trial.stage(_MANY, rows, (3,)), trial.stage(1, rows[:1], (0,)), {})
+        self._many = trial.stage(_MANY, rows, (3,))
+        self._one = trial.stage(1, rows[:1], (0,))
+        self._norm = Norm(trial.floats([1.25 - i % 3 for i in range(K)], "gain"), _EPS)
+        self._loader = Loader(trial.device, lambda count: None)
+        self._weights: dict[tuple[str, int, int], Weight] = {}
 
-    async def weight(self, name: str, start: int = 0, stop: int = FEATURES) -> Weight:
-        """Rows start..stop of the type's small matrix, as a weight of their own."""
+    def free(self) -> None:
+        self._loader.close()
+
+    def checks(self) -> Iterator[Check]:
+        known = [name for name in QUANT_TYPES if name in FORMATS]
+        readers = {
+            codec: [name for name in known if codec == "f32" or not QUANT_TYPES[name].is_float] for codec in _CODECS
+        }
+        stages = (self._one, self._many)
+        for name in known:
+            yield self._repack(name)
+        for name in known:
+            yield self._embed(name, "f32")
+        yield self._embed("F32", "q8")
+        for codec in _CODECS:
+            for name, stage in product(readers[codec], stages):
+                yield self._matmul(name, codec, stage)
+        for codec, stage in product(_CODECS, stages):
+            yield self._gated(readers[codec][0], codec, stage)
+            yield self._residual(readers[codec][0], codec, stage)
+        for codec in _CODECS:
+            yield self._gate(readers[codec][0], codec)
+        for neox, kv_type in product((False, True), _KV_TYPES):
+            yield self._rope(neox, kv_type)
+        for split, kv_type, codec in product((False, True), _KV_TYPES, _CODECS):
+            yield self._attend(split, kv_type, codec)
+        yield Check("sample", lambda: sampling_error(self.trial, self._one, _VOCAB))
+
+    def _repack(self, name: str) -> Check:
+        return Check(f"repack {name}", lambda: repack_error(self.trial, self._loader, QUANT_TYPES[name]))
+
+    def _embed(self, name: str, codec: Codec) -> Check:
+        async def attempt() -> float:
+            table = await self._weight(name)
+            return await self._error(self._many, lambda builder: embed(builder, table, self._norm, codec, scale=1.5))
+
+        return Check(f"embed {name} {PRECISIONS[codec]}", attempt)
+
+    def _matmul(self, name: str, codec: Codec, stage: Stage) -> Check:
+        async def attempt() -> float:
+            weight = await self._weight(name)
+
+            def op(builder: PlanBuilder, h: Activation) -> None:
+                out = builder.floats(FEATURES, "product")
+                project(builder, (weight,), h, out, FEATURES)
+
+            return await self._error_of_reader(stage, codec, op)
+
+        return Check(f"matmul {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    def _gated(self, name: str, codec: Codec, stage: Stage) -> Check:
+        async def attempt() -> float:
+            halves = [small_tensor(QUANT_TYPES[name], *half) for half in ((0, _HALF), (_HALF, FEATURES))]
+            pair = await self._loader.paired(name, halves)
+            self.trial.hold(pair[0].parts[0].buffer)
+            return await self._error_of_reader(stage, codec, lambda builder, h: gated(builder, pair, h, codec))
+
+        return Check(f"gated {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    def _gate(self, name: str, codec: Codec) -> Check:
+        """Gate and up features by products of their own, of rows picked by outputs, and with a bias."""
+
+        async def attempt() -> float:
+            weights = (await self._weight(name, 0, _HALF), await self._weight(name, _HALF, FEATURES))
+            bias = self.trial.floats([i / 32 - 1 for i in range(FEATURES)], "bias")
+            return await self._error_of_reader(
+                self._one, codec, lambda builder, h: gated(builder, weights, h, codec, bias=bias)
+            )
+
+        return Check(f"gate {PRECISIONS[codec]}", attempt)
+
+    def _residual(self, name: str, codec: Codec, stage: Stage) -> Check:
+        async def attempt() -> float:
+            weight = await self._weight(name)
+            x = self.trial.floats([i % 37 / 9 - 2 for i in range(_MANY * FEATURES)], "residual")
+            norm = Norm(self.trial.floats([1.5 - i % 4 for i in range(FEATURES)], "gain"), _EPS)
+            return await self._error_of_reader(
+                stage, codec, lambda builder, h: add_to_residual(builder, weight, h, x, norm, codec)
+            )
+
+        return Check(f"residual and norm {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    def _rope(self, neox: bool, kv_type: KVType) -> Check:
+        async def attempt() -> float:
+            trial = self.trial
+            stage = trial.stage(_MANY, [Row(0, 0, 0), Row(0, 7, 0), Row(0, 271, 0), Row(FROM_SLOT, FROM_SLOT, 1)])
+            trial.device.write(trial.slots, 4 * SLOT_WORDS, struct.pack("<2I", 0, 35))
+            qkv = trial.floats(_numbers(_ROW * _MANY, seed=1), "qkv")
+            frequencies = [10000 ** (-2 * i / _ROPE_DIM) for i in range(_ROPE_DIM // 2)]
+            angles = trial.hold(angle_table(trial.device, frequencies, _LONGEST))
+            cache = self._cache(kv_type)
+            return await self._error(
+                stage, lambda builder: rope_and_store(builder, qkv, _heads(neox), angles, cache, 0)
+            )
+
+        return Check(f"rope {'neox' if neox else 'norm'} {kv_type}", attempt)
+
+    def _attend(self, split: bool, kv_type: KVType, codec: Codec) -> Check:
+        async def attempt() -> float:
+            places = ((0, _LONGEST - 1), (1, 40), (0, PARTITION - 1))
+            stage = self.trial.stage(
+                _MANY if split else 2 * _MANY, [Row(0, position, slot) for slot, position in places]
+            )
+            qkv = self.trial.floats(_numbers(_ROW * len(places), seed=2), "qkv")
+            cache = self._cache(kv_type)
+            return await self._error(
+                stage, lambda builder: attend(builder, qkv, _heads(False), cache, 0, _LONGEST, codec)
+            )
+
+        return Check(f"attention {kv_type}{' split' if split else ''} {PRECISIONS[codec]}", attempt)
+
+    async def _error(self, stage: Stage, op: Callable[[PlanBuilder], object]) -> float:
+        """The error of the last op that is called."""
+        builder = stage.builder
+        builder.dispatches, builder.calls = [], []
+        op(builder)
+        *before, last = builder.calls
+        for call in before:
+            self.trial.run(call.dispatches)
+        return await error_of(self.trial, stage, last)
+
+    async def _error_of_reader(
+        self, stage: Stage, codec: Codec, op: Callable[[PlanBuilder, Activation], object]
+    ) -> float:
+        """The error of an op that reads normed activations, which the embedding kernel makes."""
+        table = await self._weight("F32")
+        return await self._error(stage, lambda builder: op(builder, embed(builder, table, self._norm, codec)[1]))
+
+    async def _weight(self, name: str, start: int = 0, stop: int = FEATURES) -> Weight:
+        """Rows start..stop of a type's small matrix, as a weight of their own."""
         key = (name, start, stop)
-        if key not in self.weights:
-            tensor = small_tensor(QUANT_TYPES[name], start, stop)
-            weight = await self.loader.weight(name, [[tensor]])
-            self.trial.hold(weight.parts[0].buffer)
-            self.weights[key] = weight
-        return self.weights[key]
+        if key not in self._weights:
+            self._weights[key] = await self._loader.weight(name, [[small_tensor(QUANT_TYPES[name], start, stop)]])
+            self.trial.hold(self._weights[key].parts[0].buffer)
+        return self._weights[key]
 
-    async def normed(self, codec: Codec, stage: Stage) -> Activation:
-        """Activations [rows, K] to read, as the embedding kernel makes them."""
-        _, h = embed(stage.builder, await self.weight("F32"), self.norm, codec)
-        self.trial.run(stage.builder.dispatches)
-        stage.builder.dispatches.clear()
-        return h
+    def _cache(self, kv_type: KVType) -> KVCache:
+        """A cache of one layer that is full of numbers, its blocks in no order."""
+        blocks = list(range(_CACHE_SLOTS * _TABLE_WIDTH))
+        Random(3).shuffle(blocks)
+        values = _numbers(len(blocks) * 2 * _KV_HEADS * KV_BLOCK * _HEAD_DIM, seed=4)
+        layer = struct.pack(f"<{len(values)}{'e' if kv_type == 'f16' else 'f'}", *values)
+        tables = self.trial.words(blocks, "block tables")
+        return KVCache(kv_type, (self.trial.filled(layer, "kv"),), tables, _TABLE_WIDTH)
+
+
+def _heads(neox: bool) -> Heads:
+    return Heads(_HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM, neox, _HEAD_DIM**-0.5)
+
+
+def _numbers(count: int, seed: int) -> list[float]:
+    """Numbers from -2 to 2 that halves hold exactly."""
+    return [value / 64 for value in memoryview(Random(seed).randbytes(count)).cast("b")]
+
+
+def _rows(stage: Stage) -> str:
+    return "1 row" if stage.builder.rows == 1 else f"{stage.builder.rows} rows"

@@ -12,7 +12,7 @@ from wgpu_engine.gpu.device import Buffer, Device, Dispatch
 from wgpu_engine.ops.builder import Q8_BLOCK_WORDS, SLOT_WORDS, Activation, PlanBuilder, ScratchPool, row_floats
 from wgpu_engine.ops.known_answers.blocks import decoded
 from wgpu_engine.ops.state import Row, pack_state
-from wgpu_engine.ops.weight import Weight
+from wgpu_engine.ops.weight import Weight, WeightPart
 
 TOLERANCE = 1e-5
 """of errors, as a part of what was added up; sums of thousands in f32 stay below a tenth of it"""
@@ -84,6 +84,8 @@ class Trial:
         self.device = device
         self.pool = ScratchPool(device)
         self._held: list[Buffer] = []
+        self._weights: dict[tuple[int, int, int], list[list[float]]] = {}
+        """rows of weights that were read: by buffer, first row and number"""
         self.slots = self.hold(device.buffer(4 * slots * SLOT_WORDS, "slots"))
 
     def free(self) -> None:
@@ -97,7 +99,7 @@ class Trial:
         self._held.append(buffer)
         return buffer
 
-    def bytes(self, data: bytes, label: str) -> Buffer:
+    def filled(self, data: bytes, label: str) -> Buffer:
         """A buffer that holds `data`."""
         buffer = self.hold(self.device.buffer(len(data), label))
         self.device.write(buffer, 0, data)
@@ -105,11 +107,11 @@ class Trial:
 
     def words(self, values: Sequence[int], label: str) -> Buffer:
         """A buffer of u32."""
-        return self.bytes(struct.pack(f"<{len(values)}I", *values), label)
+        return self.filled(struct.pack(f"<{len(values)}I", *values), label)
 
     def floats(self, values: Sequence[float], label: str) -> Buffer:
         """A buffer of f32."""
-        return self.bytes(struct.pack(f"<{len(values)}f", *values), label)
+        return self.filled(struct.pack(f"<{len(values)}f", *values), label)
 
     def stage(
         self,
@@ -159,20 +161,42 @@ class Trial:
 
     async def weights(self, weight: Weight, features: Sequence[int], port: int = 0) -> dict[int, list[float]]:
         """The values of rows of a weight, put together from their planes."""
-        found = {}
-        quant = weight.quant
-        for feature in features:
-            part = next(part for part in weight.parts if part.start <= feature < part.stop)
-            row = port * part.features + feature - part.start
-            planes = []
-            for field in quant.fields:
-                start, stride = part.planes[field.name]
-                data = await self.read(part.buffer, start + row * stride, stride)
-                planes.append((data, field.size))
-            blocks = range(weight.k // quant.block)
-            raw = b"".join(data[i * size : (i + 1) * size] for i in blocks for data, size in planes)
-            found[feature] = decoded(quant, raw)
+        found: dict[int, list[float]] = {}
+        for part in weight.parts:
+            inside = [feature for feature in features if part.start <= feature < part.stop]
+            for first, count in _runs(inside):
+                row = port * part.features + first - part.start
+                key = (id(part.buffer), row, count)
+                if key not in self._weights:
+                    self._weights[key] = await self._weight_rows(weight, part, row, count)
+                found.update(zip(range(first, first + count), self._weights[key], strict=True))
         return found
+
+    async def _weight_rows(self, weight: Weight, part: WeightPart, row: int, count: int) -> list[list[float]]:
+        """Rows of a part's planes as values."""
+        quant, planes = weight.quant, []
+        for field in quant.fields:
+            start, stride = part.planes[field.name]
+            data = await self.read(part.buffer, start + row * stride, count * stride)
+            planes.append((data, 4 * stride, field.size))
+        blocks = range(weight.k // quant.block)
+        rows = []
+        for i in range(count):
+            starts = [(data, i * row_bytes, size) for data, row_bytes, size in planes]
+            raw = b"".join(data[at + j * size : at + (j + 1) * size] for j in blocks for data, at, size in starts)
+            rows.append(decoded(quant, raw))
+        return rows
+
+
+def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First number and length of each run of neighbours."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == sum(runs[-1]):
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((number, 1))
+    return runs
 
 
 def _int8_block(data: bytes) -> tuple[list[float], float]:
