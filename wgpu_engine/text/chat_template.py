@@ -9,11 +9,12 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.text.builtin_templates import BUILTIN_TEMPLATES
+from wgpu_engine.text.template_budget import start_budget
 from wgpu_engine.text.template_sandbox import RefusedMessages, TemplateEnvironment, plain
 from wgpu_engine.text.tokenizer import MAX_CHARACTERS
 from wgpu_engine.text.vocabulary import Metadata, Vocabulary
 
-_LONGEST_SOURCE = 1 << 20
+_LONGEST_SOURCE = 1 << 18
 _KEY = "tokenizer.chat_template"
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """names under which clients hand back what a model thought; the first is the one that templates read"""
@@ -122,7 +123,7 @@ class ChatTemplate:
             raise ModelFileError(f"the chat template can't be compiled ({_reason(error)}): give another") from error
 
     def _rendered(self, template: Template, values: dict[str, Any]) -> str:
-        self._environment.start()
+        start_budget()
         pieces: list[str] = []
         length = 0
         try:

@@ -1,13 +1,11 @@
 """Where chat templates run: Jinja2's sandbox with what models' templates expect, and bounds on time and memory.
 
-Templates come out of model files, so they are not trusted: the sandbox keeps them from Python's internals, the bounds
-keep them from taking the process down. Names and behaviour of the additions: transformers, `apply_chat_template`.
+Templates come out of model files, so they are not trusted: the sandbox keeps them from Python's internals, a budget
+keeps them from taking the process down. Names and behaviour of the additions: transformers, `apply_chat_template`.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sized
-from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, NoReturn
@@ -18,51 +16,26 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.utils import Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
-_MOST_STEPS = 500_000
-"""turns of loops and calls in one rendering"""
-_LONGEST_VALUE = 16 << 20
-"""characters of a string, or items of a list, that an operator may make"""
-_MOST_BUILT = 1 << 30
-"""the same, over one rendering"""
+from wgpu_engine.text.template_budget import budget, check_growth, checked_filter
 
 
 class RefusedMessages(TemplateError):
     """The template called `raise_exception`."""
 
 
-@dataclass
-class _Budget:
-    steps: int = _MOST_STEPS
-    built: int = _MOST_BUILT
-
-    def take_steps(self, count: int) -> None:
-        self.steps -= count
-        if self.steps < 0:
-            raise SecurityError(f"more than {_MOST_STEPS:,} loop turns and calls")
-
-    def take_value(self, value: Any) -> Any:
-        size = len(value) if isinstance(value, str | list | tuple) else 0
-        _check_size(size)
-        self.built -= size
-        if self.built < 0:
-            raise SecurityError("it builds too many long strings")
-        return value
-
-
-_budget: ContextVar[_Budget] = ContextVar("budget")
-
-
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """Compiles templates with `bounded`; `start` begins a rendering in this context."""
+    """Compiles templates with `bounded`; each rendering begins with `start_budget`."""
 
     intercepted_binops = frozenset(["+", "*", "**", "%"])
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
-        self.filters |= {"tojson": _to_json, "_counted": _counted, "_joined": _joined}
+        self.filters["tojson"] = _to_json
+        self.filters = {name: checked_filter(name, function) for name, function in self.filters.items()}
+        self.filters |= {"_counted": _counted, "_joined": _joined}
         self.globals |= {
             "raise_exception": _raise_exception,
             "strftime_now": _strftime_now,
@@ -79,30 +52,18 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         tree = _CountLoops().visit(self.parse(source))
         return Template.from_code(self, self.compile(tree), self.make_globals(None))
 
-    def start(self) -> None:
-        """Gives the rendering that follows its budget."""
-        _budget.set(_Budget())
-
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Every call that a template makes comes through here."""
-        budget = _budget.get()
-        budget.take_steps(1)
-        for value in (*args, *kwargs.values()):  # widths of str.ljust and the like
-            if isinstance(value, int):
-                _check_size(abs(value))
-        return budget.take_value(super().call(context, obj, *args, **kwargs))
+        budget().take_steps(1)
+        method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps str.format
+        if isinstance(owner := getattr(method, "__self__", None), str):
+            check_growth(method.__name__, owner, [*args, *kwargs.values()])
+        return budget().take_value(super().call(context, obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """The operators that can make much of little come through here."""
-        if operator == "*":
-            for value, times in ((left, right), (right, left)):
-                if isinstance(value, str | list | tuple) and isinstance(times, int):
-                    _check_size(len(value) * max(times, 0))
-        elif operator == "**" and not all(
-            isinstance(value, int | float) and abs(value) < 1024 for value in (left, right)
-        ):
-            raise SecurityError("a power of numbers over 1,023")
-        return _budget.get().take_value(super().call_binop(context, operator, left, right))
+        check_growth(operator, left, [right])
+        return budget().take_value(super().call_binop(context, operator, left, right))
 
 
 class _GenerationTag(Extension):
@@ -149,22 +110,17 @@ def _check_name(name: str) -> None:
         raise SecurityError(f"the namespace attribute {name!r} begins with an underscore")
 
 
-def _check_size(size: int) -> None:
-    if size > _LONGEST_VALUE:
-        raise SecurityError(f"a value of more than {_LONGEST_VALUE:,} characters or items")
-
-
-def _counted(items: Iterable[Any]) -> Iterable[Any]:
+@pass_context  # so that it isn't evaluated once and for all when compiling
+def _counted(context: Context, items: Iterable[Any]) -> Iterable[Any]:
     if not isinstance(items, Sized):
-        items = list(islice(items, _MOST_STEPS + 1))
-    _budget.get().take_steps(len(items))
+        items = list(islice(items, budget().steps + 1))
+    budget().take_steps(len(items))
     return items
 
 
-def _joined(parts: list[Any]) -> str:
-    text = "".join(map(str, parts))
-    _budget.get().take_value(text)
-    return text
+@pass_context
+def _joined(context: Context, parts: list[Any]) -> Any:
+    return budget().take_value("".join(map(str, parts)))
 
 
 def _to_json(
