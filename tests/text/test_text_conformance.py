@@ -37,17 +37,18 @@ def test_ids_are_those_of_llama_cpp(case):
 
 def test_decoding_gives_the_text_back(case):
     tokenizer, pairs = case
-    if tokenizer.vocabulary.kind == "bert":
-        pytest.skip("WordPiece drops case, accents and spaces")
+    unknown = tokenizer.vocabulary.unk_id
     for text, expected in pairs:
-        assert tokenizer.decode(expected) == text
-        assert tokenizer.decode(tokenizer.encode(text)) == text
+        if tokenizer.vocabulary.kind != "bert":
+            assert tokenizer.decode(expected) == text
+            assert tokenizer.decode(tokenizer.encode(text)) == text
+        elif unknown not in expected:  # case, accents and spaces are lost, the tokens aren't
+            assert tokenizer.encode(tokenizer.decode(expected), add_special=False) == expected
 
 
+@pytest.mark.parametrize("case", [name for name in NAMES if name != "bert-bge"], indirect=True)
 def test_any_text_comes_back(case):
     tokenizer, _ = case
-    if tokenizer.vocabulary.kind == "bert":
-        pytest.skip("WordPiece drops case, accents and spaces")
     letters = set(tokenizer.vocabulary.tokens) if tokenizer.vocabulary.kind == "gpt2" else set(BYTE_OF_LETTER)
     bytes_ = {byte for letter, byte in BYTE_OF_LETTER.items() if letter in letters}
     assert len(bytes_) > 240

@@ -105,10 +105,10 @@ def test_html_that_looks_like_a_marker_does_not_end_an_answer(bpe):
 def test_the_end_of_a_channel_does_not_end_an_answer(bpe):
     bpe["tokenizer.ggml.tokens"] += ["<|end|>", "<|return|>", "<|call|>"]
     bpe["tokenizer.ggml.token_type"] += [TokenType.CONTROL] * 3
-    vocabulary = Vocabulary.from_metadata(bpe | {"tokenizer.ggml.eot_token_id": 276})
-    assert vocabulary.tokens[276] == "<|return|>" or vocabulary.id_of["<|end|>"] not in vocabulary.end_ids
+    end = bpe["tokenizer.ggml.tokens"].index("<|end|>")
+    vocabulary = Vocabulary.from_metadata(bpe | {"tokenizer.ggml.eot_token_id": end})
     assert {vocabulary.id_of["<|return|>"], vocabulary.id_of["<|call|>"]} <= vocabulary.end_ids
-    assert vocabulary.id_of["<|end|>"] not in vocabulary.end_ids
+    assert end not in vocabulary.end_ids
 
 
 @pytest.mark.parametrize("kind", ["t5", "rwkv", "plamo2", "no_vocab", "nonsense", "whitespace"])
