@@ -1,15 +1,16 @@
 """Answers, whole and in pieces."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from wgpu_engine.engine.generation import Timings
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.platform.drive import drive
 
 FinishReason = Literal["stop", "length"]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -51,19 +52,41 @@ def iterate(chunks: AsyncGenerator[Chunk, None], turns: Turns) -> Iterator[Chunk
         while (chunk := drive(_next(chunks))) is not None:
             yield chunk
     finally:
-        drive(chunks.aclose())  # type: ignore[arg-type]
-        turns.give_back()
+        try:
+            drive(chunks.aclose())  # type: ignore[arg-type]
+        finally:
+            turns.give_back()
 
 
 async def iterate_in_threads(chunks: AsyncGenerator[Chunk, None], turns: Turns) -> AsyncIterator[Chunk]:
     """A stream for an event loop, whose waits for the device happen in worker threads."""
     await turns.take_async()
     try:
-        while (chunk := await asyncio.to_thread(drive, _next(chunks))) is not None:
+        while (chunk := await in_thread(_next(chunks))) is not None:
             yield chunk
     finally:
-        drive(chunks.aclose())  # type: ignore[arg-type]
-        turns.give_back()
+        try:
+            await in_thread(chunks.aclose())  # type: ignore[arg-type]
+        finally:
+            turns.give_back()
+
+
+async def in_thread(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a coroutine that waits for the device alone, from a worker thread.
+
+    A task that is cancelled meanwhile goes on when the thread is done, since the device can't be left halfway.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(drive, coroutine))
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = work.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
 
 
 async def _next(chunks: AsyncGenerator[Chunk, None]) -> Chunk | None:

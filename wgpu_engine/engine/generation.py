@@ -2,12 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.sampling import SamplingParams
-from wgpu_engine.errors import ContextFullError, RequestError
+from wgpu_engine.errors import ContextFullError, DeviceError, RequestError
 from wgpu_engine.gpu.device import Pending
 from wgpu_engine.ops.state import Row, decode_row
 
@@ -49,7 +50,7 @@ class Generator:
     _cached: list[int] = field(default_factory=list)
     """tokens whose keys and values are in the cache"""
 
-    async def tokens(self, ids: Sequence[int], params: SamplingParams, timings: Timings) -> AsyncIterator[int]:
+    async def tokens(self, ids: Sequence[int], params: SamplingParams, timings: Timings) -> AsyncGenerator[int, None]:
         """The tokens that follow `ids`, until the context or `params.max_tokens` ends them.
 
         Raises:
@@ -58,22 +59,37 @@ class Generator:
         """
         limit = self._check(ids, params)
         start = time.perf_counter()
-        pending = await self._prefill(ids, params, timings)
-        queue = deque([pending])
-        sampled = 1
-        for number in range(limit):
-            while sampled < limit and len(queue) <= AHEAD:
-                queue.append(self._decode(len(ids) + sampled))
-                sampled += 1
-            token = (await self.engine.receive_sampled(queue.popleft()))(_SLOT, number)
-            now = time.perf_counter()
-            if number == 0:
-                timings.prompt_s = timings.first_token_s = now - start
-            timings.completion_tokens = number + 1
-            timings.decode_s = now - start - timings.prompt_s
-            if number + 1 < limit:
-                self._cached.append(token)
-            yield token
+        queue: deque[Pending] = deque()
+        answer: list[int] = []
+        try:
+            queue.append(await self._prefill(ids, params, timings))
+            sampled = 1
+            for number in range(limit):
+                # nothing is queued behind the first token, which would be late by as much
+                while sampled < min(limit, number + 1 + (AHEAD if number else 0)):
+                    queue.append(self._decode(len(ids) + sampled))
+                    sampled += 1
+                token = (await self.engine.receive_sampled(queue[0]))(_SLOT, number)
+                queue.popleft()
+                now = time.perf_counter()
+                if number == 0:
+                    timings.prompt_s = timings.first_token_s = now - start
+                timings.completion_tokens = number + 1
+                timings.decode_s = now - start - timings.prompt_s
+                answer.append(token)
+                # a token is in the cache once the step that reads it was queued
+                self._cached += answer[len(self._cached) - len(ids) : sampled - 1]
+                yield token
+        except (Exception, KeyboardInterrupt):
+            # an interruption anywhere leaves it open what the cache and its tables hold
+            self._cached.clear()
+            self.engine.blocks.release(_SLOT)
+            raise
+        finally:
+            # steps that ran ahead of a stop: received, so that their buffers are used again
+            with suppress(DeviceError):
+                for pending in queue:
+                    await self.engine.device.receive(pending)
 
     async def logits(self, ids: Sequence[int]) -> list[bytes]:
         """Logits f32 [vocab] at every position of `ids`; raises like `tokens`."""

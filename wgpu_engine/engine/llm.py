@@ -1,6 +1,6 @@
 """The Python API: a language model on an adapter."""
 
-import asyncio
+import operator
 import statistics
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from wgpu_engine.engine.answers import Chunk, Completion, collect, iterate, iterate_in_threads
+from wgpu_engine.engine.answers import Chunk, Completion, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.generation import Generator, Timings
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.turns import Turns
-from wgpu_engine.errors import RequestError
+from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.files.model_file import ModelFile, open_model
 from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
@@ -90,6 +90,7 @@ class LLM:
         self.path = Store().find(model)
         self.warnings: list[str] = []
         self._turns = Turns()
+        self._closed = False
         self._device = drive(open_device(device))
         try:
             with drive(open_model(self.path)) as file:
@@ -112,6 +113,11 @@ class LLM:
         need = footprint(self.description, file.tensor_bytes, self.ctx_size, kv_type)
         check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
         vocabulary = Vocabulary.from_metadata(file.metadata)
+        if len(vocabulary) != self.description.vocab:
+            raise ModelFileError(
+                f"the vocabulary has {len(vocabulary)} tokens and the model {self.description.vocab} embeddings: convert "
+                "or download the model again"
+            )
         self.tokenizer = Tokenizer(vocabulary, TokenizersEncoder(tokenizer_json(vocabulary)))
         self.chat_template = ChatTemplate.from_metadata(file.metadata, vocabulary)
         done = 0
@@ -135,7 +141,9 @@ class LLM:
         return self._device.adapter
 
     @overload
-    def generate(self, prompt: str | Sequence[int], *, stream: Literal[False] = False, **sampling: Any) -> Completion: ...
+    def generate(
+        self, prompt: str | Sequence[int], *, stream: Literal[False] = False, **sampling: Any
+    ) -> Completion: ...
     @overload
     def generate(self, prompt: str | Sequence[int], *, stream: Literal[True], **sampling: Any) -> Iterator[Chunk]: ...
     def generate(
@@ -181,26 +189,27 @@ class LLM:
         chunks = iterate(self._chunks(self._chat_ids(messages, tools), _params(sampling)), self._turns)
         return chunks if stream else collect(chunks)
 
-    def achat(
-        self, messages: Messages, *, tools: Sequence[Any] | None = None, **sampling: Any
-    ) -> AsyncIterator[Chunk]:
+    def achat(self, messages: Messages, *, tools: Sequence[Any] | None = None, **sampling: Any) -> AsyncIterator[Chunk]:
         """The chunks of `chat`, without blocking the event loop."""
         return iterate_in_threads(self._chunks(self._chat_ids(messages, tools), _params(sampling)), self._turns)
 
     def logits(self, ids: Sequence[int]) -> "NDArray[np.float32]":
         """Logits float32 [tokens, vocab] at every position of `ids`; raises like `generate`."""
-        import numpy
-
+        ids = self._ids(ids)
         self._turns.take()
         try:
-            rows = drive(self._generator.logits(ids))
+            return _array(drive(self._generator.logits(ids)))
         finally:
             self._turns.give_back()
-        return numpy.frombuffer(b"".join(rows), numpy.float32).reshape(len(ids), -1)
 
     async def alogits(self, ids: Sequence[int]) -> "NDArray[np.float32]":
         """`logits`, without blocking the event loop."""
-        return await asyncio.to_thread(self.logits, ids)
+        ids = self._ids(ids)
+        await self._turns.take_async()
+        try:
+            return _array(await in_thread(self._generator.logits(ids)))
+        finally:
+            self._turns.give_back()
 
     def tokenize(self, text: str) -> list[int]:
         """Token ids of a text, with the BOS token where the model wants one."""
@@ -222,6 +231,7 @@ class LLM:
 
     def close(self) -> None:
         """Frees everything on the device; the LLM can't be used any more."""
+        self._closed = True
         self._device.close()
 
     def __enter__(self) -> Self:
@@ -233,12 +243,23 @@ class LLM:
         self.close()
 
     def _ids(self, prompt: str | Sequence[int]) -> list[int]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        self._check_open()
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        try:
+            return [operator.index(token) for token in prompt]
+        except TypeError:
+            raise RequestError("a prompt must be a text or a list of token ids") from None
 
     def _chat_ids(self, messages: Messages, tools: Sequence[Any] | None) -> list[int]:
+        self._check_open()
         if self.chat_template is None:
             raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
         return self.tokenizer.encode(self.chat_template.render(messages, tools=tools), add_special=False)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RequestError("this LLM is closed: load the model again")
 
     async def _chunks(self, ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
         """An answer piece by piece, up to an end token, a stop string or the limit of tokens."""
@@ -262,6 +283,12 @@ class LLM:
                     held = []
         text, stopped = stops.push(detokenizer.finish())
         yield Chunk(text if stopped else text + stops.finish(), held, "stop" if stopped else "length", timings)
+
+
+def _array(rows: list[bytes]) -> "NDArray[np.float32]":
+    import numpy
+
+    return numpy.frombuffer(b"".join(rows), numpy.float32).reshape(len(rows), -1)
 
 
 def _params(sampling: Mapping[str, Any]) -> SamplingParams:

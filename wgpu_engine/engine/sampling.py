@@ -40,7 +40,10 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        if not isinstance(stop, Sequence) or not all(isinstance(text, str) and text for text in stop):
+            raise RequestError("stop must be a text or a list of texts, none of them empty.")
+        stop = tuple(stop)
         object.__setattr__(self, "stop", stop)
         self._check("temperature", self.temperature, 0.0, 100.0)
         self._check("top_k", self.top_k, 0, 1 << 31)
@@ -50,8 +53,10 @@ class SamplingParams:
         self._check("presence_penalty", self.presence_penalty, -100.0, 100.0)
         self._check("frequency_penalty", self.frequency_penalty, -100.0, 100.0)
         self._check("max_tokens", self.max_tokens or 0, 0, 1 << 31)
-        if not all(isinstance(text, str) and text for text in stop):
-            raise RequestError("stop must be a text or a list of texts, none of them empty.")
+        for name in ("top_k", "max_tokens", "seed"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise RequestError(f"{name} must be a whole number, not {value!r}.")
 
     @staticmethod
     def _check(name: str, value: Any, least: float, most: float) -> None:

@@ -41,7 +41,7 @@ class Config:
         kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
         head_dim = settings.count("attention.key_length", width // heads, largest=1 << 10)
         rope_dim = settings.count("rope.dimension_count", head_dim, largest=1 << 10)
-        if heads % kv_heads or head_dim % 8 or rope_dim % 4 or rope_dim > head_dim:
+        if heads % kv_heads or head_dim % 8 or not head_dim or rope_dim % 4 or rope_dim > head_dim:
             raise ModelFileError(
                 f"the attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
                 f"{rope_dim} of them rotated"
@@ -106,7 +106,9 @@ class Llama:
         return (PagedKV(c.heads.kv_count, c.heads.head_dim),) * c.layers
 
     @staticmethod
-    async def load(device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader) -> "Llama":
+    async def load(
+        device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
+    ) -> "Llama":
         """Brings the weights onto the device.
 
         Raises:
@@ -144,7 +146,13 @@ class Llama:
             rope_and_store(builder, qkv, c.heads, self._angles, cache, i)
             attended = attend(builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output))
             h = add_to_residual(
-                builder, layer.output, attended, x, layer.feed_forward_norm, codec_for(builder, *layer.gate_up), layer.output_bias
+                builder,
+                layer.output,
+                attended,
+                x,
+                layer.feed_forward_norm,
+                codec_for(builder, *layer.gate_up),
+                layer.output_bias,
             )
             h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), bias=layer.gate_up_bias)
             last = i + 1 == len(layers)
