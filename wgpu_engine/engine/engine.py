@@ -70,8 +70,9 @@ class Engine:
         self._ring = device.buffer(4 * slots * RING, "sampled tokens")
         self._scratch = ScratchPool(device)
         self.prefill_rows = _prefill_rows(model.description.parameters, device.adapter.kind)
-        self._rows = (1, _FEW_ROWS, self.prefill_rows)
-        self._tuning = dict(tuning or {})
+        self.plan_rows = (1, _FEW_ROWS, self.prefill_rows)
+        """room of the plans that there are"""
+        self.tuning = dict(tuning or {})
         self._plans: dict[tuple[int, int, bool, int], _Recorded] = {}
         model.prepare(ctx_size)
 
@@ -142,26 +143,29 @@ class Engine:
 
     def _recorded(self, rows: int, outputs: int, sampled: bool, reach: int) -> _Recorded:
         """The plan for so many rows and outputs, made at its first use; sizes come in few buckets."""
-        rows = _bucket(rows, self._rows)
-        outputs = _bucket(outputs, (0, *self._rows))
-        positions = min(_position_bucket(reach), _position_bucket(self.ctx_size))
+        rows = _bucket(rows, self.plan_rows)
+        outputs = _bucket(outputs, (0, *self.plan_rows))
+        positions = self.bucket(reach)
         key = (rows, outputs, sampled, positions)
         if key not in self._plans:
             self._plans[key] = self._record(rows, outputs, sampled, positions)
         return self._plans[key]
 
     def _record(self, rows: int, outputs: int, sampled: bool, positions: int) -> _Recorded:
-        builder = self._builder(rows, outputs)
+        builder = self.builder(rows, outputs)
         logits = self.model.forward(builder, self.cache, positions)
         if logits is not None and sampled:
             sample(builder, logits, self.vocab, self._counts, self._ring)
         plan = self.device.plan(builder.dispatches, f"{rows} rows")
         return _Recorded(plan, builder.state, logits)
 
-    def _builder(self, rows: int, outputs: int) -> PlanBuilder:
-        return PlanBuilder(
-            self.device, rows, outputs, self.precision, self._slots, self._scratch, tuning=self._tuning
-        )
+    def bucket(self, reach: int) -> int:
+        """Positions that a plan is made for, where rows reach so many."""
+        return min(_position_bucket(reach), _position_bucket(self.ctx_size))
+
+    def builder(self, rows: int, outputs: int) -> PlanBuilder:
+        """A builder for a plan with room for so many rows and outputs."""
+        return PlanBuilder(self.device, rows, outputs, self.precision, self._slots, self._scratch, tuning=self.tuning)
 
     async def tune(self, progress: Callable[[int, int], None]) -> dict[Any, Any]:
         """Times every variant of the products of decode and prefill; the engine uses the fastest from now on.
@@ -169,8 +173,8 @@ class Engine:
         Returns the fastest variant of each problem. `progress` gets how many problems are done and how many there are.
         """
         trials: dict[Any, dict[Any, list[Dispatch]]] = {}
-        for rows in self._rows:
-            builder = self._builder(rows, 1)
+        for rows in self.plan_rows:
+            builder = self.builder(rows, 1)
             builder.trials = trials
             self.model.forward(builder, self.cache, 1)
             # rows that take part, so that kernels do not leave early
@@ -179,12 +183,12 @@ class Engine:
         for number, (problem, ways) in enumerate(trials.items()):
             best = await fastest(self.device, ways)
             if best is not None:
-                self._tuning[problem] = best
+                self.tuning[problem] = best
             progress(number + 1, len(trials))
         for recorded in self._plans.values():
             self.device.free(recorded.state)
         self._plans.clear()
-        return self._tuning
+        return self.tuning
 
 
 def _prefill_rows(parameters: int, kind: str) -> int:

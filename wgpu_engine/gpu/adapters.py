@@ -27,6 +27,12 @@ def wgpu_module() -> ModuleType:
     return wgpu
 
 
+def library_version() -> str:
+    """Which library drives the adapters, and its version."""
+    module = wgpu_module()
+    return f"{module.__name__} {module.__version__}"
+
+
 def _describe(index: int, adapter: Any) -> AdapterInfo:
     info, limits = adapter.info, adapter.limits
     return AdapterInfo(

@@ -7,6 +7,7 @@ from wgpu_engine.errors import DeviceError, DeviceLostError, EngineError, OutOfM
 from wgpu_engine.gpu.adapters import choose_adapter, wgpu_module
 from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Shader
 from wgpu_engine.gpu.probe import probe_subgroup_size
+from wgpu_engine.gpu.replay import Step, replayer
 from wgpu_engine.gpu.wgsl import binding_types
 from wgpu_engine.platform.source import ByteSource
 
@@ -19,7 +20,7 @@ _T = TypeVar("_T")
 class NativePlan:
     """Pipelines, bind groups and grids in order."""
 
-    def __init__(self, steps: list[tuple[Any, Any, int, int, int]], label: str) -> None:
+    def __init__(self, steps: list[Step], label: str) -> None:
         self.steps = steps
         self.label = label
 
@@ -49,6 +50,7 @@ class NativeDevice:
         self._buffers: set[Any] = set()
         self._kernels: dict[str, tuple[Any, Any]] = {}
         self._staging: dict[int, list[Any]] = {}
+        self._replay = replayer(self._wgpu)
         self._fence = self.buffer(16, "fence")
 
     @property
@@ -94,16 +96,14 @@ class NativeDevice:
     def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
         return NativePlan([self._record(dispatch) for dispatch in dispatches], label)
 
-    def _record(self, dispatch: Dispatch) -> tuple[Any, Any, int, int, int]:
+    def _record(self, dispatch: Dispatch) -> Step:
         pipeline, layout = self._kernel(dispatch.shader)
         entries = [
             {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
             for number, buffer in enumerate(dispatch.buffers)
         ]
         name = dispatch.shader.name
-        group = self._guard(
-            name, lambda: self._device.create_bind_group(label=name, layout=layout, entries=entries)
-        )
+        group = self._guard(name, lambda: self._device.create_bind_group(label=name, layout=layout, entries=entries))
         return (pipeline, group, *dispatch.grid)
 
     def _kernel(self, shader: Shader) -> tuple[Any, Any]:
@@ -142,11 +142,7 @@ class NativeDevice:
     def _encode(self, plan: NativePlan) -> Any:
         encoder = self._device.create_command_encoder()
         compute = encoder.begin_compute_pass()
-        set_pipeline, set_group, dispatch = compute.set_pipeline, compute.set_bind_group, compute.dispatch_workgroups
-        for pipeline, group, x, y, z in plan.steps:
-            set_pipeline(pipeline)
-            set_group(0, group)
-            dispatch(x, y, z)
+        self._replay(compute, plan.steps)
         compute.end()
         return encoder
 
@@ -164,7 +160,8 @@ class NativeDevice:
         encoder = self._encode(plan) if plan else self._device.create_command_encoder()
         encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, size)
         self._queue.submit([encoder.finish()])
-        return NativePending(staging, size, staging.map_async("READ"))
+        # a plain READ submits once more before it maps, against a bug that a copy submitted just before doesn't meet
+        return NativePending(staging, size, staging.map_async("READ_NOSYNC"))
 
     async def receive(self, pending: NativePending) -> bytes:
         def wait() -> bytes:
