@@ -21,6 +21,7 @@ from wgpu_engine.cli.options import grouped
 from wgpu_engine.cli.pull import pull
 from wgpu_engine.cli.run import run
 from wgpu_engine.cli.terminal import complain
+from wgpu_engine.cli.tune import tune
 from wgpu_engine.errors import EngineError
 
 EXIT_ERROR = 2
@@ -73,6 +74,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "chat": chat,
     "bench": bench,
+    "tune": tune,
     "doctor": doctor,
 }
 for _name, _command in _COMMANDS.items():

@@ -53,7 +53,7 @@ def iterate(chunks: AsyncGenerator[Chunk, None], turns: Turns) -> Iterator[Chunk
             yield chunk
     finally:
         try:
-            drive(chunks.aclose())  # type: ignore[arg-type]
+            drive(chunks.aclose())
         finally:
             turns.give_back()
 
@@ -66,7 +66,7 @@ async def iterate_in_threads(chunks: AsyncGenerator[Chunk, None], turns: Turns) 
             yield chunk
     finally:
         try:
-            await in_thread(chunks.aclose())  # type: ignore[arg-type]
+            await in_thread(chunks.aclose())
         finally:
             turns.give_back()
 

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -14,6 +15,7 @@ from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.generation import Generator, Timings
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
 from wgpu_engine.engine.sampling import SamplingParams
+from wgpu_engine.engine.tuning import load_tuning, save_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.files.model_file import ModelFile, open_model
@@ -22,6 +24,7 @@ from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.gpu.native import open_device
 from wgpu_engine.models.registry import describe, load_model
 from wgpu_engine.ops.kv import KVType
+from wgpu_engine.ops.matmul import Problem, Variant
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
@@ -132,7 +135,14 @@ class LLM:
         model = await load_model(self._device, file.metadata, file.tensors, loader)
         await loader.finish()
         self.warnings += loader.warnings
-        self._engine = Engine(self._device, model, ctx_size=self.ctx_size, precision=precision, kv_type=kv_type)
+        self._engine = Engine(
+            self._device,
+            model,
+            ctx_size=self.ctx_size,
+            precision=precision,
+            kv_type=kv_type,
+            tuning=load_tuning(self._device),
+        )
         self._generator = Generator(self._engine)
 
     @property
@@ -159,12 +169,12 @@ class LLM:
             RequestError: a parameter is out of range, or the prompt is empty.
             ContextFullError: the prompt is longer than the context.
         """
-        chunks = iterate(self._chunks(self._ids(prompt), _params(sampling)), self._turns)
+        chunks = iterate(self._completion(prompt, sampling), self._turns)
         return chunks if stream else collect(chunks)
 
     def agenerate(self, prompt: str | Sequence[int], **sampling: Any) -> AsyncIterator[Chunk]:
         """The chunks of `generate`, without blocking the event loop."""
-        return iterate_in_threads(self._chunks(self._ids(prompt), _params(sampling)), self._turns)
+        return iterate_in_threads(self._completion(prompt, sampling), self._turns)
 
     @overload
     def chat(
@@ -186,12 +196,12 @@ class LLM:
 
         Otherwise like `generate`; raises RequestError too where the model has no chat template.
         """
-        chunks = iterate(self._chunks(self._chat_ids(messages, tools), _params(sampling)), self._turns)
+        chunks = iterate(self._chunks(self._chat_ids(messages, tools), _params(sampling), None), self._turns)
         return chunks if stream else collect(chunks)
 
     def achat(self, messages: Messages, *, tools: Sequence[Any] | None = None, **sampling: Any) -> AsyncIterator[Chunk]:
         """The chunks of `chat`, without blocking the event loop."""
-        return iterate_in_threads(self._chunks(self._chat_ids(messages, tools), _params(sampling)), self._turns)
+        return iterate_in_threads(self._chunks(self._chat_ids(messages, tools), _params(sampling), None), self._turns)
 
     def logits(self, ids: Sequence[int]) -> "NDArray[np.float32]":
         """Logits float32 [tokens, vocab] at every position of `ids`; raises like `generate`."""
@@ -229,6 +239,22 @@ class LLM:
             buffers=self._device.buffers,
         )
 
+    def tune(self, progress: Progress | None = None) -> dict[Problem, Variant]:
+        """Times the variants of this model's kernels on the adapter and keeps the fastest on disk, for later starts too.
+
+        `progress` is called with "kernels", how many problems are done and how many there are.
+
+        Raises:
+            OSError: the folder of the model store can't be written to.
+        """
+        self._turns.take()
+        try:
+            found = drive(self._engine.tune(partial(progress, "kernels") if progress else lambda done, total: None))
+        finally:
+            self._turns.give_back()
+        save_tuning(self._device, found)
+        return found
+
     def close(self) -> None:
         """Frees everything on the device; the LLM can't be used any more."""
         self._closed = True
@@ -255,16 +281,23 @@ class LLM:
         self._check_open()
         if self.chat_template is None:
             raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
-        return self.tokenizer.encode(self.chat_template.render(messages, tools=tools), add_special=False)
+        return self.tokenizer.encode(self.chat_template.render(messages, tools=tools))
 
     def _check_open(self) -> None:
         if self._closed:
             raise RequestError("this LLM is closed: load the model again")
 
-    async def _chunks(self, ids: list[int], params: SamplingParams) -> AsyncGenerator[Chunk, None]:
-        """An answer piece by piece, up to an end token, a stop string or the limit of tokens."""
+    def _completion(self, prompt: str | Sequence[int], sampling: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
+        ids = self._ids(prompt)
+        return self._chunks(ids, _params(sampling), ids[-1] if ids else None)
+
+    async def _chunks(self, ids: list[int], params: SamplingParams, after: int | None) -> AsyncGenerator[Chunk, None]:
+        """An answer piece by piece, up to an end token, a stop string or the limit of tokens.
+
+        `after` is the token that the text continues, None where it begins anew.
+        """
         timings = Timings()
-        detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if ids else None)
+        detokenizer = Detokenizer(self.tokenizer, after=after)
         stops = StopStrings(params.stop)
         end_ids = () if params.ignore_eos else self.tokenizer.vocabulary.end_ids
         held: list[int] = []

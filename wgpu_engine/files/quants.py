@@ -52,12 +52,14 @@ class QuantType:
 def _type(name: str, ggml_id: int, block: int, **sizes: int) -> QuantType:
     fields, offset = [], 0
     for field, size in sizes.items():
-        fields.append(Field(field, offset, size, {"values": name.lower(), "scale": "f16", "scale_min": "f16"}.get(field, "")))
+        fields.append(
+            Field(field, offset, size, {"values": name.lower(), "scale": "f16", "scale_min": "f16"}.get(field, ""))
+        )
         offset += size
     return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES)
 
 
-_NIBBLES = ("Q4_0", "Q4_1", "Q4_K")
+_NIBBLES = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0")
 
 _TYPES = (
     _type("F32", 0, 1, values=4),
@@ -68,8 +70,15 @@ _TYPES = (
     _type("Q5_0", 6, 32, scale=2, high=4, quants=16),
     _type("Q5_1", 7, 32, scale_min=4, high=4, quants=16),
     _type("Q8_0", 8, 32, scale=2, quants=32),
+    _type("Q2_K", 10, 256, scales=16, quants=64, scale_min=4),
+    _type("Q3_K", 11, 256, high=32, quants=64, scales=12, scale=2),
     _type("Q4_K", 12, 256, scale_min=4, scales=12, quants=128),
+    _type("Q5_K", 13, 256, scale_min=4, scales=12, high=32, quants=128),
     _type("Q6_K", 14, 256, quants=128, high=64, scales=16, scale=2),
+    _type("TQ1_0", 34, 256, quants=48, high=4, scale=2),
+    _type("TQ2_0", 35, 256, quants=64, scale=2),
+    _type("Q1_0", 41, 128, scale=2, quants=16),
+    _type("Q2_0", 42, 64, scale=2, quants=16),
 )
 
 QUANT_TYPES: dict[str, QuantType] = {t.name: t for t in _TYPES}

@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from types import ModuleType
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from wgpu_engine.errors import NoAdapterError
@@ -14,17 +15,31 @@ _FEATURES = ("shader-f16", "subgroup", "subgroups", "timestamp-query")
 _HOW_TO_GET_ONE = "install a Vulkan driver (Debian: mesa-vulkan-drivers) or run `wgpu-engine doctor`"
 
 
-def wgpu_module() -> ModuleType:
+def wgpu_module() -> Any:
     """wgpu-py, or its twin over Dawn where WGPU_ENGINE_BACKEND=dawn."""
     # without it every Vulkan loader call on Linux prints a warning
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     if os.environ.get("WGPU_ENGINE_BACKEND") == "dawn":
         import wgpudawn
 
-        return wgpudawn  # type: ignore[no-any-return]
+        return wgpudawn
     import wgpu
 
+    _set_up(wgpu)
     return wgpu
+
+
+@cache
+def _set_up(wgpu: Any) -> None:
+    """Leaves OpenGL out, which costs time and prints errors on machines without a screen; before the first adapter."""
+    from wgpu.backends.wgpu_native.extras import set_instance_extras
+
+    dxc = Path(wgpu.__file__).with_name("resources") / "dxcompiler.dll"
+    set_instance_extras(
+        backends=("Vulkan", "Metal", "DX12"),
+        # Direct3D's old compiler lacks subgroups and packed dot products
+        dx12_compiler="dxc" if dxc.exists() else "fxc",
+    )
 
 
 def library_version() -> str:
@@ -65,6 +80,8 @@ def list_adapters() -> list[AdapterInfo]:
 def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]:
     """The adapter with this index or with this text in its name; without a selector the most capable kind.
 
+    Of a GPU that is there twice, as on Windows, the one with the better compiler (not Direct3D) is taken.
+
     Raises:
         NoAdapterError: there is none at all, or none that the selector fits.
     """
@@ -72,7 +89,7 @@ def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]
     if not found:
         raise NoAdapterError(f"no WebGPU adapter was found: {_HOW_TO_GET_ONE}")
     if selector is None:
-        return min(found, key=lambda pair: _PREFERENCE.index(pair[0].kind))
+        return min(found, key=lambda pair: (_PREFERENCE.index(pair[0].kind), pair[0].backend == "D3D12"))
     text = str(selector)
     for info, adapter in found:
         if text == str(info.index) if text.isdigit() else text.lower() in info.name.lower():

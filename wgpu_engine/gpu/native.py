@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from wgpu_engine.errors import DeviceError, DeviceLostError, EngineError, OutOfMemoryError
 from wgpu_engine.gpu.adapters import choose_adapter, wgpu_module
-from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Shader
+from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Pending, Plan, Shader
 from wgpu_engine.gpu.probe import probe_subgroup_size
 from wgpu_engine.gpu.replay import Step, replayer
 from wgpu_engine.gpu.wgsl import binding_types
@@ -130,10 +130,12 @@ class NativeDevice:
         )
         return pipeline, layout
 
-    def run(self, plan: NativePlan) -> None:
+    def run(self, plan: Plan) -> None:
+        assert isinstance(plan, NativePlan), "a plan of another device"
         self._guard(plan.label, lambda: self._submit(plan))
 
-    def run_and_read(self, plan: NativePlan, buffer: Buffer, offset: int, size: int) -> NativePending:
+    def run_and_read(self, plan: Plan, buffer: Buffer, offset: int, size: int) -> NativePending:
+        assert isinstance(plan, NativePlan), "a plan of another device"
         return self._guard(plan.label, lambda: self._read(plan, buffer, offset, size))
 
     def read(self, buffer: Buffer, offset: int, size: int) -> NativePending:
@@ -163,7 +165,9 @@ class NativeDevice:
         # a plain READ submits once more before it maps, against a bug that a copy submitted just before doesn't meet
         return NativePending(staging, size, staging.map_async("READ_NOSYNC"))
 
-    async def receive(self, pending: NativePending) -> bytes:
+    async def receive(self, pending: Pending) -> bytes:
+        assert isinstance(pending, NativePending), "a read of another device"
+
         def wait() -> bytes:
             pending.promise.sync_wait()
             data = bytes(pending.staging.read_mapped(copy=False))

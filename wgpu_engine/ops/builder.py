@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch, Shader
 from wgpu_engine.gpu.wgsl import assemble
@@ -165,7 +165,7 @@ def op(function: Callable[Concatenate[PlanBuilder, _P], _T]) -> Callable[Concate
             calls.append(OpCall(function.__name__, bound.arguments, result, added))
         return result
 
-    return noted
+    return cast(Callable[Concatenate[PlanBuilder, _P], _T], noted)
 
 
 def row_floats(width: int) -> int:

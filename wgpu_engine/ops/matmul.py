@@ -60,7 +60,9 @@ def variants(builder: PlanBuilder, problem: Problem) -> list[Variant]:
         tiles = (1,) if one else (8, 4, 16) if q8 else (4, 8)
         lanes = [Variant(tile=tile, share=share, pairs=q8) for tile in tiles]
         return [*lanes, Variant(tile=tiles[0], pairs=q8), Variant(tile=tiles[0], share=share), *teams]
-    lanes = [Variant()] if one else [Variant(columns=8, tile=4), Variant(columns=16, tile=4), Variant(columns=8, tile=8)]
+    lanes = (
+        [Variant()] if one else [Variant(columns=8, tile=4), Variant(columns=16, tile=4), Variant(columns=8, tile=8)]
+    )
     return [*teams, *lanes, *([Variant(tile=lanes[0].tile, share=True)] if share else [])]
 
 
@@ -109,14 +111,20 @@ def project(
 
 @op
 def gated(
-    builder: PlanBuilder, weights: tuple[Weight, ...], a: Activation, codec: Codec, *, gate: str = "silu", bias: Buffer | None = None
+    builder: PlanBuilder,
+    weights: tuple[Weight, ...],
+    a: Activation,
+    codec: Codec,
+    *,
+    gate: str = "silu",
+    bias: Buffer | None = None,
 ) -> Activation:
     """gate(a @ gate.T) * (a @ up.T), [rows, features] in `codec`, from one weight of two ports or from two weights."""
     features = weights[0].features
     h = builder.activation(features, codec, "gated")
     if len(weights) == 1:
-        values = {"gate": gate, "out_codec": codec}
-        _matmul(builder, weights[0], a, "gate", [("h", _activation_binding(codec), h)], bias=bias, **values)
+        binding: _Binding = ("h", _activation_binding(codec), h)
+        _matmul(builder, weights[0], a, "gate", [binding], bias=bias, gate=gate, out_codec=codec)
     else:
         both = builder.floats(2 * features, "gate and up")
         project(builder, weights, a, both, 2 * features, bias=bias)
@@ -175,6 +183,7 @@ def _matmul(
     problem = Problem(weight.quant.name, a.codec, weight.features, weight.k, weight.ports, columns)
     variant = builder.tuning.get(problem) or variants(builder, problem)[0]
     values |= {"epilogue": epilogue, "bias": bias is not None, "gather": gather}
+
     def dispatches(variant: Variant) -> list[Dispatch]:
         return [_dispatch(builder, weight, part, a, variant, columns, bindings, values) for part in weight.parts]
 

@@ -43,7 +43,9 @@ class Loader:
             self.device.free(buffer)
 
     def _warn(self, name: str) -> None:
-        self.warnings.append(f"the tensor {name} holds NaN or infinite values: expect broken output, or get a sound file")
+        self.warnings.append(
+            f"the tensor {name} holds NaN or infinite values: expect broken output, or get a sound file"
+        )
 
     async def weight(self, name: str, ports: Sequence[Sequence[TensorInfo]]) -> Weight:
         """A weight of one or two ports, each made of tensors [features, k] of one type laid one below the other."""

@@ -10,7 +10,7 @@ from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import SLOT_WORDS, OpCall
 from wgpu_engine.ops.known_answers.trial import Stage, Trial, largest_error
-from wgpu_engine.ops.kv import KV_BLOCK, KVCache
+from wgpu_engine.ops.kv import KV_BLOCK, KVCache, kv_block_bytes
 from wgpu_engine.ops.state import FROM_SLOT, Row
 
 _KEY, _VALUE = 0, 1
@@ -19,15 +19,18 @@ _KEY, _VALUE = 0, 1
 class _CacheView:
     """Keys and values of a layer's cache, as `ops/kv.py` lays them out."""
 
-    def __init__(self, cache: KVCache, heads: Heads, tables: bytes, data: bytes) -> None:
-        self.cache, self.heads, self.data = cache, heads, data
-        self.tables = struct.unpack(f"<{len(tables) // 4}I", tables)
+    def __init__(self, cache: KVCache, heads: Heads, tables: Sequence[int], data: bytes) -> None:
+        self.cache, self.heads, self.tables, self.data = cache, heads, tables, data
 
     @staticmethod
-    async def read(trial: Trial, cache: KVCache, layer: int, heads: Heads) -> "_CacheView":
-        buffers = (cache.tables, cache.layers[layer])
-        tables, data = [await trial.read(buffer, 0, buffer.size // 4) for buffer in buffers]
-        return _CacheView(cache, heads, tables, data)
+    async def read(trial: Trial, rows: Sequence[Row], cache: KVCache, layer: int, heads: Heads) -> "_CacheView":
+        """What the rows can see, and no more of a large cache."""
+        words = await trial.read(cache.tables, 0, cache.tables.size // 4)
+        tables = struct.unpack(f"<{len(words) // 4}I", words)
+        starts = [(row.slot * cache.table_width, row.position // KV_BLOCK + 1) for row in rows]
+        blocks = 1 + max(max(tables[start : start + count]) for start, count in starts)
+        size = blocks * kv_block_bytes(heads.kv_count, heads.head_dim, cache.kv_type)
+        return _CacheView(cache, heads, tables, await trial.read(cache.layers[layer], 0, size // 4))
 
     def slice(self, slot: int, position: int, kv_head: int, part: int) -> tuple[float, ...]:
         """The key or value of a head at a position."""
@@ -42,9 +45,10 @@ async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
     before = await trial.rows(qkv, len(stage.rows), heads.width)
     trial.run(call.dispatches)
     after = await trial.rows(qkv, len(stage.rows), heads.width)
-    view = await _CacheView.read(trial, cache, layer, heads)
+    places = await _resolved(trial, stage)
+    view = await _CacheView.read(trial, places, cache, layer, heads)
     error = 0.0
-    for row, old, new in zip(await _resolved(trial, stage), before, after, strict=True):
+    for row, old, new in zip(places, before, after, strict=True):
         wanted = _rotated(old, heads, await _turns(trial, angles, heads, row.position))
         size = max(map(abs, wanted))
         queries = heads.count * heads.head_dim
@@ -61,11 +65,12 @@ async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
 async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
     qkv, heads, cache, layer = (call.arguments[name] for name in ("qkv", "heads", "cache", "layer"))
     rows = await trial.rows(qkv, len(stage.rows), heads.width)
-    view = await _CacheView.read(trial, cache, layer, heads)
+    places = await _resolved(trial, stage)
+    view = await _CacheView.read(trial, places, cache, layer, heads)
     trial.run(call.dispatches)
     found = await trial.activations(call.result, len(stage.rows))
     error = 0.0
-    for place, q, values, slack in zip(await _resolved(trial, stage), rows, found.rows, found.slack, strict=True):
+    for place, q, values, slack in zip(places, rows, found.rows, found.slack, strict=True):
         for head in sorted({0, heads.count // 2, heads.count - 1}):
             span = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
             wanted, size = _attention(q[span], heads, view, place, head)
@@ -107,7 +112,8 @@ async def _turns(trial: Trial, angles: Buffer, heads: Heads, position: int) -> l
 
 async def _resolved(trial: Trial, stage: Stage) -> list[Row]:
     """The stage's rows, with positions that their slots hold filled in."""
-    data = await trial.read(trial.slots, 0, trial.slots.size // 4)
+    slots_buffer = stage.builder.slots
+    data = await trial.read(slots_buffer, 0, slots_buffer.size // 4)
     slots = struct.unpack(f"<{len(data) // 4}I", data)
     return [
         replace(row, position=slots[SLOT_WORDS * row.slot + 1]) if row.position == FROM_SLOT else row

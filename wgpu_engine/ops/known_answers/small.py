@@ -13,7 +13,7 @@ from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
 from wgpu_engine.ops.known_answers.sampling import sampling_error
-from wgpu_engine.ops.known_answers.trial import Stage, Trial
+from wgpu_engine.ops.known_answers.trial import SLOTS, Stage, Trial
 from wgpu_engine.ops.known_answers.verify import PRECISIONS, error_of
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.matmul import add_to_residual, gated, project
@@ -33,7 +33,6 @@ _HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM = 4, 2, 32, 16
 _ROW = (_HEADS + 2 * _KV_HEADS) * _HEAD_DIM
 _LONGEST = PARTITION + 34
 _TABLE_WIDTH = ceil_div(_LONGEST, KV_BLOCK)
-_CACHE_SLOTS = 2
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class SmallChecks:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         rows = [Row(token, 0, 0) for token in (3, 60, 7, 41, 12)]
-        self._many = trial.stage(_MANY, rows, (3,))
-        self._one = trial.stage(1, rows[:1], (0,))
+        self._many = trial.stage(trial.builder(_MANY, 1), rows, (3,))
+        self._one = trial.stage(trial.builder(1, 1), rows[:1], (0,))
         self._norm = Norm(trial.floats([1.25 - i % 3 for i in range(K)], "gain"), _EPS)
         self._loader = Loader(trial.device, lambda count: None)
         self._weights: dict[tuple[str, int, int], Weight] = {}
@@ -141,7 +140,8 @@ class SmallChecks:
     def _rope(self, neox: bool, kv_type: KVType) -> Check:
         async def attempt() -> float:
             trial = self.trial
-            stage = trial.stage(_MANY, [Row(0, 0, 0), Row(0, 7, 0), Row(0, 271, 0), Row(FROM_SLOT, FROM_SLOT, 1)])
+            rows = [Row(0, 0, 0), Row(0, 7, 0), Row(0, 271, 0), Row(FROM_SLOT, FROM_SLOT, 1)]
+            stage = trial.stage(trial.builder(_MANY, 0), rows)
             trial.device.write(trial.slots, 4 * SLOT_WORDS, struct.pack("<2I", 0, 35))
             qkv = trial.floats(_numbers(_ROW * _MANY, seed=1), "qkv")
             frequencies = [10000 ** (-2 * i / _ROPE_DIM) for i in range(_ROPE_DIM // 2)]
@@ -156,9 +156,8 @@ class SmallChecks:
     def _attend(self, split: bool, kv_type: KVType, codec: Codec) -> Check:
         async def attempt() -> float:
             places = ((0, _LONGEST - 1), (1, 40), (0, PARTITION - 1))
-            stage = self.trial.stage(
-                _MANY if split else 2 * _MANY, [Row(0, position, slot) for slot, position in places]
-            )
+            rows = [Row(0, position, slot) for slot, position in places]
+            stage = self.trial.stage(self.trial.builder(_MANY if split else 2 * _MANY, 0), rows)
             qkv = self.trial.floats(_numbers(_ROW * len(places), seed=2), "qkv")
             cache = self._cache(kv_type)
             return await self._error(
@@ -194,7 +193,7 @@ class SmallChecks:
 
     def _cache(self, kv_type: KVType) -> KVCache:
         """A cache of one layer that is full of numbers, its blocks in no order."""
-        blocks = list(range(_CACHE_SLOTS * _TABLE_WIDTH))
+        blocks = list(range(SLOTS * _TABLE_WIDTH))
         Random(3).shuffle(blocks)
         values = _numbers(len(blocks) * 2 * _KV_HEADS * KV_BLOCK * _HEAD_DIM, seed=4)
         layer = struct.pack(f"<{len(values)}{'e' if kv_type == 'f16' else 'f'}", *values)

@@ -5,7 +5,6 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Literal
 
 from wgpu_engine.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from wgpu_engine.gpu.device import Buffer, Device, Dispatch
@@ -14,6 +13,7 @@ from wgpu_engine.ops.known_answers.blocks import decoded
 from wgpu_engine.ops.state import Row, pack_state
 from wgpu_engine.ops.weight import Weight, WeightPart
 
+SLOTS = 2
 TOLERANCE = 1e-5
 """of errors, as a part of what was added up; sums of thousands in f32 stay below a tenth of it"""
 
@@ -80,13 +80,13 @@ class Values:
 class Trial:
     """Buffers on a device that are freed together, and numbers back from it."""
 
-    def __init__(self, device: Device, slots: int = 3) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self.pool = ScratchPool(device)
         self._held: list[Buffer] = []
         self._weights: dict[tuple[int, int, int], list[list[float]]] = {}
         """rows of weights that were read: by buffer, first row and number"""
-        self.slots = self.hold(device.buffer(4 * slots * SLOT_WORDS, "slots"))
+        self.slots = self.hold(device.buffer(4 * SLOTS * SLOT_WORDS, "slots"))
 
     def free(self) -> None:
         self.pool.free()
@@ -113,15 +113,12 @@ class Trial:
         """A buffer of f32."""
         return self.filled(struct.pack(f"<{len(values)}f", *values), label)
 
-    def stage(
-        self,
-        room: int,
-        rows: Sequence[Row],
-        outputs: Sequence[int] = (),
-        precision: Literal["exact", "fast"] = "exact",
-    ) -> Stage:
-        """A plan with room for `room` rows, of which `rows` are in use; its builder notes calls of ops."""
-        builder = PlanBuilder(self.device, room, len(outputs), precision, self.slots, self.pool)
+    def builder(self, rows: int, outputs: int) -> PlanBuilder:
+        """A builder whose buffers are freed with the others."""
+        return PlanBuilder(self.device, rows, outputs, "exact", self.slots, self.pool)
+
+    def stage(self, builder: PlanBuilder, rows: Sequence[Row], outputs: Sequence[int] = ()) -> Stage:
+        """A builder with rows in use, which notes calls of ops; its state is freed with the other buffers."""
         self.hold(builder.state)
         builder.calls = []
         self.device.write(builder.state, 0, pack_state(rows, outputs))
