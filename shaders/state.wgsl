@@ -1,4 +1,9 @@
-{# What changes from step to step. Needs the bindings `state` and, where ROW_* functions are used, `slots`. #}
+{# What changes from step to step, as `ops/state.py` packs it; and the slots, which the sampler advances. Needs the binding
+   `state`.
+
+   A slot's words: 0 token (sampled last, the next input), 1 its position, 2 seed, 3 how many tokens were sampled,
+   4 temperature, 5 top-k, 6 top-p, 7 min-p, 8 repetition, 9 presence and 10 frequency penalty (all but top-k as f32),
+   11 flags (bit 0: some penalty is on). #}
 const SLOT_WORDS = 16u;
 const FROM_SLOT = 0xffffffffu;
 

@@ -18,7 +18,7 @@ _MOST_ROWS = 128
 """rows of a prefill plan: enough to use each weight often"""
 _FEW_ROWS = 8
 _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
-"""operations of a submit, by kind of adapter: drivers reset a device that is busy for seconds, and a stop waits for it"""
+"""operations of a submit, by kind of adapter: drivers reset a device that is busy for long, and a stop waits for it"""
 _FIRST_BUCKET = 256
 """positions of the smallest plan"""
 

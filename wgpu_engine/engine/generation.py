@@ -57,7 +57,7 @@ class Generator:
             RequestError: `ids` is empty or holds an id that the model lacks.
             ContextFullError: `ids` leave no room for a token.
         """
-        limit = self._check(ids, params)
+        limit = self.check(ids, params)
         start = time.perf_counter()
         queue: deque[Pending] = deque()
         answer: list[int] = []
@@ -93,7 +93,7 @@ class Generator:
 
     async def logits(self, ids: Sequence[int]) -> list[bytes]:
         """Logits f32 [vocab] at every position of `ids`; raises like `tokens`."""
-        self._check(ids, SamplingParams(max_tokens=0))
+        self.check(ids, SamplingParams(max_tokens=0))
         self._cached.clear()
         self.engine.reserve(_SLOT, len(ids))
         found: list[bytes] = []
@@ -103,8 +103,8 @@ class Generator:
             found += await self.engine.logits(rows, len(ids))
         return found
 
-    def _check(self, ids: Sequence[int], params: SamplingParams) -> int:
-        """How many tokens may follow."""
+    def check(self, ids: Sequence[int], params: SamplingParams) -> int:
+        """How many tokens may follow `ids`; raises like `tokens`."""
         engine = self.engine
         if not ids:
             raise RequestError("the prompt is empty: give at least one token")
@@ -113,7 +113,8 @@ class Generator:
         room = engine.ctx_size - len(ids)
         if room < (0 if params.max_tokens == 0 else 1):
             raise ContextFullError(
-                f"the prompt has {len(ids)} tokens and the context holds {engine.ctx_size}: shorten it or raise --ctx-size"
+                f"the prompt has {len(ids)} tokens and the context holds {engine.ctx_size}: shorten it or raise "
+                "--ctx-size"
             )
         return room if params.max_tokens is None else min(room, params.max_tokens)
 

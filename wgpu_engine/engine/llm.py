@@ -118,8 +118,8 @@ class LLM:
         vocabulary = Vocabulary.from_metadata(file.metadata)
         if len(vocabulary) != self.description.vocab:
             raise ModelFileError(
-                f"the vocabulary has {len(vocabulary)} tokens and the model {self.description.vocab} embeddings: convert "
-                "or download the model again"
+                f"the vocabulary has {len(vocabulary)} tokens and the model {self.description.vocab} embeddings: "
+                "convert or download the model again"
             )
         self.tokenizer = Tokenizer(vocabulary, TokenizersEncoder(tokenizer_json(vocabulary)))
         self.chat_template = ChatTemplate.from_metadata(file.metadata, vocabulary)
@@ -240,7 +240,7 @@ class LLM:
         )
 
     def tune(self, progress: Progress | None = None) -> dict[Problem, Variant]:
-        """Times the variants of this model's kernels on the adapter and keeps the fastest on disk, for later starts too.
+        """Times the variants of this model's kernels on the adapter and keeps the fastest on disk for later starts.
 
         `progress` is called with "kernels", how many problems are done and how many there are.
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import AdapterInfo
@@ -52,7 +53,7 @@ def memory_budget(adapter: AdapterInfo) -> int | None:
 def _reclaimable() -> int:
     """Bytes that Linux holds as a cache and would give back."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
+        with Path("/proc/meminfo").open(encoding="ascii") as lines:
             fields = dict(line.split(":") for line in lines)
         return max(0, (int(fields["MemAvailable"].split()[0]) - int(fields["MemFree"].split()[0])) * 1024)
     except (OSError, KeyError, ValueError):
@@ -63,6 +64,7 @@ def check_budget(need: Footprint, budget: int | None, ctx_size: int) -> None:
     """Raises OutOfMemoryError if the model doesn't fit, with what it takes and what there is."""
     if budget is not None and need.total > budget:
         raise OutOfMemoryError(
-            f"the model takes {need.total >> 20} MiB ({need.weights >> 20} for weights, {need.kv >> 20} for a context of "
-            f"{ctx_size}) and {budget >> 20} MiB are free: use a smaller model, a smaller --ctx-size or raise --memory-budget"
+            f"the model takes {need.total >> 20} MiB ({need.weights >> 20} for weights, {need.kv >> 20} for a context "
+            f"of {ctx_size}) and {budget >> 20} MiB are free: use a smaller model, a smaller --ctx-size or raise "
+            "--memory-budget"
         )

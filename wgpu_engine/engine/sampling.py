@@ -69,7 +69,7 @@ class SamplingParams:
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
     def slot_words(self) -> bytes:
-        """The slot of a sequence that starts, in the form of `ops/builder.py`: token, position, seed, count, then these."""
+        """The slot of a sequence that starts (see `shaders/state.wgsl`): token, position, seed, count, then these."""
         seed = secrets.randbits(32) if self.seed is None else self.seed & 0xFFFFFFFF
         data = struct.pack(
             "<4I f I 5f I",

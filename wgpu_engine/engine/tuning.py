@@ -16,7 +16,7 @@ _KEPT = 16
 
 
 def load_tuning(device: Device) -> dict[Problem, Variant]:
-    """The fastest variants that were found on this adapter with these shaders; whatever can't be read is passed over."""
+    """The fastest variants that were found on this adapter with these shaders; what can't be read is passed over."""
     found = read_record(Store().home / _FILE).get(fingerprint(device))
     tuning = {}
     with suppress(TypeError):

@@ -73,7 +73,7 @@ def _enumerate() -> list[tuple[AdapterInfo, Any]]:
 
 
 def list_adapters() -> list[AdapterInfo]:
-    """Every adapter that WebGPU can use here, in the driver's order; OpenGL's are left out, since compute is partial."""
+    """Every adapter that WebGPU can use here, in the driver's order; without OpenGL's, which compute only in part."""
     return [info for info, _ in _enumerate()]
 
 

@@ -62,8 +62,8 @@ class NativeDevice:
         size = max(16, size + -size % 16)
         if size > self.limits.buffer_bytes:
             raise OutOfMemoryError(
-                f"A buffer of {size >> 20} MiB ({label}) is more than the {self.limits.buffer_bytes >> 20} MiB that this "
-                "adapter allows: use a smaller model or --ctx-size"
+                f"a buffer of {size >> 20} MiB ({label}) is more than the {self.limits.buffer_bytes >> 20} MiB that "
+                "this adapter allows: use a smaller model or --ctx-size"
             )
         usage = self._wgpu.BufferUsage
         flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
@@ -190,7 +190,7 @@ class NativeDevice:
         self._device.destroy()
 
     def _guard(self, what: str, call: Callable[[], _T]) -> _T:
-        """Turns the library's errors into ours; WebGPU reports many kinds through one class, told apart by their text."""
+        """Turns the library's errors into ours; one class of it stands for many kinds, told apart by their text."""
         try:
             return call()
         except (EngineError, KeyboardInterrupt):

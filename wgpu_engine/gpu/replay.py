@@ -1,6 +1,6 @@
 """Encodes a plan's dispatches into a compute pass.
 
-wgpu-py wraps every C call of a pass in error handling that takes three quarters of the time of a decode step's encoding.
+wgpu-py wraps every C call of a pass in error handling, three quarters of the time that a decode step takes to encode.
 Nothing can go wrong there that recording the plan or finishing the pass doesn't report, so the C functions are called
 directly where the library offers them, and through its public methods elsewhere.
 """

@@ -34,8 +34,8 @@ def _environment() -> jinja2.Environment:
 def assemble(template: str, *, dialect: str, label: str = "", **values: Any) -> Shader:
     """The shader that `shaders/<template>` makes of `values`, for dialect "naga" or "tint".
 
-    `values` must be hashable: plans ask for the same shader once a layer, and get it from a cache. `label` tells it from
-    its siblings in messages.
+    `values` must be hashable: plans ask for the same shader once a layer, and get it from a cache. `label` tells it
+    from its siblings in messages.
     """
     name = template.removesuffix(".wgsl")
     return Shader(f"{name}:{label}" if label else name, _render(template, dialect, tuple(values.items())))

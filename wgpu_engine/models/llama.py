@@ -1,4 +1,4 @@
-"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward (Llama 1–3, SmolLM2, …).
+"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward (Llama 1 to 3, SmolLM2, …).
 
 Tensor names: GGUF, `llama`. Rotated pairs are neighbours, since the conversion to GGUF permutes q and k.
 """

@@ -10,7 +10,7 @@ from wgpu_engine.models.settings import Settings
 def rope_frequencies(settings: Settings, rope_dim: int, factors: Sequence[float] | None) -> list[float]:
     """Radians a position for each rotated pair.
 
-    `factors` are those of the tensor `rope_freqs.weight`, which divides each frequency (Llama 3's scaling is stored so).
+    `factors` are those of the tensor `rope_freqs.weight`, which divide the frequencies (Llama 3 stores its scaling so).
 
     Raises:
         UnsupportedModelError: a scaling that this version doesn't know.

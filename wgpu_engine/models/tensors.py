@@ -26,8 +26,8 @@ class Tensors:
             raise ModelFileError(f"the tensor {name} is missing: the file is incomplete, download it again")
         if tensor.shape != shape:
             raise ModelFileError(
-                f"the tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for {list(shape)}: "
-                "the file is damaged or of another architecture"
+                f"the tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for "
+                f"{list(shape)}: the file is damaged or of another architecture"
             )
         return tensor
 

@@ -2,8 +2,8 @@
 
 A plan is for up to `rows` token rows. What changes between steps lies in two buffers that shaders read:
 
-- `state`, of the plan, written by the host before a step (see `ops/state.py`). A token or position of FROM_SLOT is taken
-  from the row's slot, so that decode steps can be queued without a write.
+- `state`, of the plan, written by the host before a step (see `ops/state.py`). A token or position of FROM_SLOT is
+  taken from the row's slot, so that decode steps can be queued without a write.
 - `slots`, of the engine: SLOT_WORDS words a sequence slot (see `shaders/state.wgsl`), advanced by the sampler.
 """
 

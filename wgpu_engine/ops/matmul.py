@@ -16,7 +16,7 @@ class Variant:
     """How the work is cut."""
 
     team: int = 0
-    """threads that share a feature's K (`matmul/team.wgsl`); 0: each thread makes four features (`matmul/lanes.wgsl`)"""
+    """threads that share a feature's K (`matmul/team.wgsl`); 0: a thread makes four features (`matmul/lanes.wgsl`)"""
     columns: int = 1
     """threads for columns in a workgroup; 1 in a team"""
     tile: int = 1
