@@ -25,14 +25,13 @@ fn part_total4(port: u32, lane: u32) -> vec4<f32> {
     part_total(port, 4u * lane + 2u), part_total(port, 4u * lane + 3u));
 }
 
-@compute @workgroup_size(${team}, 32)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-  @builtin(local_invocation_index) thread: u32,
-) {
+// In one dimension: there are adapters whose subgroups never span two rows of a workgroup, and `finish` wants eight lanes.
+@compute @workgroup_size(${threads})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let member = thread % ${team}u;
+  let made = thread / ${team}u;
   let block = workgroup.x + ${grid_x}u * workgroup.z;
-  let feature = min(block * 32u + local.y, ${part - 1}u);
+  let feature = min(block * 32u + made, ${part - 1}u);
   for (var t = 0u; t < ${tile}u; t++) {
     let column = workgroup.y * ${tile}u + t;
     let row = source_row(min(column, max(column_count(), 1u) - 1u));
@@ -41,12 +40,12 @@ fn main(
       let f = feature + ${p * part}u;
 {% if codec == "q8" %}
       var total = 0.0;
-      for (var unit = local.x; unit < ${k // 32}u; unit += ${team}u) {
+      for (var unit = member; unit < ${k // 32}u; unit += ${team}u) {
         total += block_product(quants(f, unit), scales(f, unit), read_block(row, unit, 0u, 0u));
       }
-      parts[(${p * 32}u + local.y) * ${runs}u + local.x] = total;
+      parts[(${p * 32}u + made) * ${runs}u + member] = total;
 {% else %}
-      for (var run = local.x; run < ${runs}u; run += ${team}u) {
+      for (var run = member; run < ${runs}u; run += ${team}u) {
         var sums = vec4<f32>(0.0);
 {% if quant_is_float %}
         for (var group = run * 64u; group < min(run * 64u + 64u, ${(k + 3) // 4}u); group++) {
@@ -62,7 +61,7 @@ fn main(
 {% endfor %}
         }
 {% endif %}
-        parts[(${p * 32}u + local.y) * ${runs}u + run] = fold(sums);
+        parts[(${p * 32}u + made) * ${runs}u + run] = fold(sums);
       }
 {% endif %}
     }
