@@ -5,21 +5,20 @@ are those that the model runs, so a first start pays little, and later ones noth
 long as adapter, driver, library, shaders and model stay what they are.
 """
 
-import hashlib
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from wgpu_engine import __version__
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.errors import DeviceError
+from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.quants import QuantType
 from wgpu_engine.files.store import Store, read_record, write_record
-from wgpu_engine.gpu.adapters import library_version
+from wgpu_engine.gpu.fingerprint import fingerprint
 from wgpu_engine.ops.attention import PARTITION
 from wgpu_engine.ops.builder import OpCall
 from wgpu_engine.ops.known_answers.repack import repack_error
@@ -29,7 +28,6 @@ from wgpu_engine.ops.known_answers.verify import error_of, is_known, kernel_name
 from wgpu_engine.ops.kv import KV_BLOCK, kv_block_bytes
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.state import Row
-from wgpu_engine.resources import resource_dir
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -59,8 +57,12 @@ class Verdict:
         engine.precision = self.precision
 
 
-async def check_kernels(engine: Engine, warnings: list[str], progress: Progress | None = None) -> None:
+async def check_kernels(
+    engine: Engine, tensors: Mapping[str, TensorInfo], warnings: list[str], progress: Progress | None = None
+) -> None:
     """Checks the kernels of an engine that has made no plan yet, unless that was done at an earlier start.
+
+    `tensors` are those of the model's file: what kernels it needs depends on their types and shapes.
 
     Where some give wrong answers and there is another way, the engine takes it and `warnings` says so: variants that
     were not tuned, kernels without subgroups, `exact` in place of `fast`. `progress` is called with "kernels" and how
@@ -69,7 +71,7 @@ async def check_kernels(engine: Engine, warnings: list[str], progress: Progress 
     Raises:
         DeviceError: kernels give wrong answers, whatever is tried.
     """
-    path, key = Store().home / _FILE, _key(engine)
+    path, key = Store().home / _FILE, _key(engine, tensors)
     verdict = _remembered(path, key)
     if verdict is None:
         verdict = await _judged(engine, progress or (lambda stage, done, total: None))
@@ -205,22 +207,15 @@ def _fill_cache(engine: Engine, call: OpCall) -> None:
     engine.device.write(cache.tables, 0, struct.pack(f"<{blocks}I", *reversed(range(blocks))))
 
 
-def _key(engine: Engine) -> str:
+def _key(engine: Engine, tensors: Mapping[str, TensorInfo]) -> str:
     """What a verdict depends on."""
-    adapter, model = engine.device.adapter, engine.model
-    facts = (
-        __version__,
-        library_version(),
-        (adapter.name, adapter.driver, adapter.backend),
-        (engine.device.dialect, engine.device.subgroup_size, engine.device.limits),
+    return fingerprint(
+        engine.device,
         (engine.precision, engine.cache.kv_type, engine.cache.table_width, engine.plan_rows),
         sorted(map(repr, engine.tuning.items())),
-        (model.description, model.weight_bytes_per_token),
+        engine.model.description,
+        [(tensor.name, tensor.type.name, tensor.shape) for tensor in tensors.values()],
     )
-    digest = hashlib.sha256(repr(facts).encode())
-    for path in sorted(resource_dir("shaders").rglob("*.wgsl")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _remembered(path: Path, key: str) -> Verdict | None:

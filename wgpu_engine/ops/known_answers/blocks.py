@@ -32,7 +32,7 @@ def random_rows(quant: QuantType, rows: int, k: int, random: Random) -> bytes:
     for _ in range(count):
         for field in quant.fields:
             data = random.randbytes(field.size)
-            if field.name in ("scale", "scale_min"):
+            if field.floats:
                 # 64 to 127 with either sign, in steps that halves hold exactly
                 scales = [(byte % 64 + 64) * (1 if byte < 128 else -1) * step for byte in data[::2]]
                 data = struct.pack(f"<{len(scales)}e", *scales)
@@ -93,31 +93,78 @@ def _q8_0(block: bytes) -> list[float]:
     return [d * q for q in quants]
 
 
+def _parts(data: bytes, bits: int, width: int = 32) -> list[int]:
+    """The low `bits` bits of the first `width` bytes, then the next bits of the same bytes, then the next bytes."""
+    mask, shifts = (1 << bits) - 1, range(0, 8, bits)
+    starts = range(0, len(data), width)
+    return [byte >> shift & mask for start in starts for shift in shifts for byte in data[start : start + width]]
+
+
+def _k_scales(packed: bytes) -> tuple[list[int], list[int]]:
+    """Eight scales and eight offsets of 6 bits, as Q4_K and Q5_K pack them."""
+    scales = [packed[j] & 63 for j in range(4)] + [packed[j + 8] & 15 | packed[j] >> 6 << 4 for j in range(4)]
+    offsets = [packed[j + 4] & 63 for j in range(4)] + [packed[j + 8] >> 4 | packed[j + 4] >> 6 << 4 for j in range(4)]
+    return scales, offsets
+
+
+def _q2_k(block: bytes) -> list[float]:
+    d, d_min = struct.unpack_from("<2e", block, 80)
+    quants = _parts(block[16:80], 2)
+    return [d * (block[i // 16] & 15) * q - d_min * (block[i // 16] >> 4) for i, q in enumerate(quants)]
+
+
+def _q3_k(block: bytes) -> list[float]:
+    high, packed = block[:32], block[96:108]
+    (d,) = struct.unpack_from("<e", block, 108)
+    low = [packed[j % 8] >> 4 * (j // 8) & 15 for j in range(16)]
+    scales = [low[j] | (packed[8 + j % 4] >> 2 * (j // 4) & 3) << 4 for j in range(16)]
+    quants = zip(_parts(block[32:96], 2), _parts(high, 1), strict=True)
+    return [d * (scales[i // 16] - 32) * (q - 4 * (1 - bit)) for i, (q, bit) in enumerate(quants)]
+
+
 def _q4_k(block: bytes) -> list[float]:
     d, d_min = struct.unpack_from("<2e", block)
-    packed, quants = block[4:16], block[16:]
-    values: list[float] = []
-    for j in range(8):
-        if j < 4:
-            scale, offset = packed[j] & 63, packed[j + 4] & 63
-        else:
-            scale = packed[j + 4] & 15 | packed[j - 4] >> 6 << 4
-            offset = packed[j + 4] >> 4 | packed[j] >> 6 << 4
-        bytes_of_pair = quants[32 * (j // 2) : 32 * (j // 2) + 32]
-        values += [d * scale * (byte >> 4 * (j % 2) & 15) - d_min * offset for byte in bytes_of_pair]
-    return values
+    scales, offsets = _k_scales(block[4:16])
+    return [d * scales[i // 32] * q - d_min * offsets[i // 32] for i, q in enumerate(_parts(block[16:], 4))]
+
+
+def _q5_k(block: bytes) -> list[float]:
+    d, d_min = struct.unpack_from("<2e", block)
+    scales, offsets = _k_scales(block[4:16])
+    quants = zip(_parts(block[48:], 4), _parts(block[16:48], 1), strict=True)
+    return [d * scales[i // 32] * (q | bit << 4) - d_min * offsets[i // 32] for i, (q, bit) in enumerate(quants)]
 
 
 def _q6_k(block: bytes) -> list[float]:
-    low, high = block[:128], block[128:192]
     *scales, d = struct.unpack_from("<16be", block, 192)
-    values = []
-    for i in range(256):
-        half, part, at = i // 128, i // 32 % 4, i % 32
-        nibble = low[64 * half + 32 * (part % 2) + at] >> 4 * (part // 2) & 15
-        pair = high[32 * half + at] >> 2 * part & 3
-        values.append(d * scales[i // 16] * ((nibble | pair << 4) - 32))
-    return values
+    quants = zip(_parts(block[:128], 4, 64), _parts(block[128:192], 2), strict=True)
+    return [d * scales[i // 16] * ((low | high << 4) - 32) for i, (low, high) in enumerate(quants)]
+
+
+def _digits(data: bytes, count: int) -> list[int]:
+    """Digits of base three, which multiplications by three carry out of the bytes one after the other."""
+    return [(byte * 3**digit % 256) * 3 >> 8 for digit in range(count) for byte in data]
+
+
+def _tq1_0(block: bytes) -> list[float]:
+    (d,) = struct.unpack_from("<e", block, 52)
+    digits = _digits(block[:32], 5) + _digits(block[32:48], 5) + _digits(block[48:52], 4)
+    return [d * (digit - 1) for digit in digits]
+
+
+def _tq2_0(block: bytes) -> list[float]:
+    (d,) = struct.unpack_from("<e", block, 64)
+    return [d * (q - 1) for q in _parts(block[:64], 2)]
+
+
+def _q1_0(block: bytes) -> list[float]:
+    (d,) = struct.unpack_from("<e", block)
+    return [d * (2 * bit - 1) for bit in _parts(block[2:], 1, 1)]
+
+
+def _q2_0(block: bytes) -> list[float]:
+    (d,) = struct.unpack_from("<e", block)
+    return [d * (q - 1) for q in _parts(block[2:], 2, 1)]
 
 
 FORMATS: dict[str, Format] = {
@@ -129,8 +176,15 @@ FORMATS: dict[str, Format] = {
     "Q5_0": Format(_q5_0, 13),
     "Q5_1": Format(_q5_1, 13),
     "Q8_0": Format(_q8_0, 16),
+    "Q2_K": Format(_q2_k, 15),
+    "Q3_K": Format(_q3_k, 16),
     "Q4_K": Format(_q4_k, 18),
+    "Q5_K": Format(_q5_k, 19),
     "Q6_K": Format(_q6_k, 20),
+    "TQ1_0": Format(_tq1_0, 10),
+    "TQ2_0": Format(_tq2_0, 10),
+    "Q1_0": Format(_q1_0, 10),
+    "Q2_0": Format(_q2_0, 10),
 }
 _FLOATS: dict[str, Callable[[float], bytes]] = {
     "F32": lambda value: struct.pack("<f", value),
