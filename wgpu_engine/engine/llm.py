@@ -169,12 +169,12 @@ class LLM:
             RequestError: a parameter is out of range, or the prompt is empty.
             ContextFullError: the prompt is longer than the context.
         """
-        chunks = iterate(self._completion(prompt, sampling), self._turns)
+        chunks = iterate(self._answer(self._ids(prompt), sampling, continues=True), self._turns)
         return chunks if stream else collect(chunks)
 
     def agenerate(self, prompt: str | Sequence[int], **sampling: Any) -> AsyncIterator[Chunk]:
         """The chunks of `generate`, without blocking the event loop."""
-        return iterate_in_threads(self._completion(prompt, sampling), self._turns)
+        return iterate_in_threads(self._answer(self._ids(prompt), sampling, continues=True), self._turns)
 
     @overload
     def chat(
@@ -196,12 +196,12 @@ class LLM:
 
         Otherwise like `generate`; raises RequestError too where the model has no chat template.
         """
-        chunks = iterate(self._chunks(self._chat_ids(messages, tools), _params(sampling), None), self._turns)
+        chunks = iterate(self._answer(self._chat_ids(messages, tools), sampling, continues=False), self._turns)
         return chunks if stream else collect(chunks)
 
     def achat(self, messages: Messages, *, tools: Sequence[Any] | None = None, **sampling: Any) -> AsyncIterator[Chunk]:
         """The chunks of `chat`, without blocking the event loop."""
-        return iterate_in_threads(self._chunks(self._chat_ids(messages, tools), _params(sampling), None), self._turns)
+        return iterate_in_threads(self._answer(self._chat_ids(messages, tools), sampling, continues=False), self._turns)
 
     def logits(self, ids: Sequence[int]) -> "NDArray[np.float32]":
         """Logits float32 [tokens, vocab] at every position of `ids`; raises like `generate`."""
@@ -287,9 +287,14 @@ class LLM:
         if self._closed:
             raise RequestError("this LLM is closed: load the model again")
 
-    def _completion(self, prompt: str | Sequence[int], sampling: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
-        ids = self._ids(prompt)
-        return self._chunks(ids, _params(sampling), ids[-1] if ids else None)
+    def _answer(self, ids: list[int], sampling: Mapping[str, Any], *, continues: bool) -> AsyncGenerator[Chunk, None]:
+        """The chunks of an answer, whose text `continues` the prompt's or begins anew.
+
+        A request that can't be is refused here, before anybody waits for a chunk.
+        """
+        params = _params(sampling)
+        self._generator.check(ids, params)
+        return self._chunks(ids, params, ids[-1] if continues else None)
 
     async def _chunks(self, ids: list[int], params: SamplingParams, after: int | None) -> AsyncGenerator[Chunk, None]:
         """An answer piece by piece, up to an end token, a stop string or the limit of tokens.
