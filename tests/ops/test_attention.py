@@ -1,0 +1,216 @@
+"""Causal attention over the paged cache against float64, whole and split over the context."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.builder import Q8_BLOCK_WORDS, SLOT_WORDS
+from wgpu_engine.ops.kv import KV_BLOCK
+from wgpu_engine.ops.state import FROM_SLOT
+
+COUNTS = [(1, 1), (3, 1), (9, 3), (8, 8), (6, 2)]
+HEAD_DIMS = [8, 16, 32, 40, 64, 80, 96, 128, 256]
+CONTEXTS = [1, 7, 8, 9, 31, 33, 255, 256, 257, 700]
+"""positions that a row sees, its own among them"""
+SPLIT_ROWS = [700, 1, 257, 256, 33, 8, 255]
+"""few enough that a plan splits the context"""
+REACH = 700
+SLOTS = 3
+TOLERANCE = 1e-5
+STALE = 3e4
+"""what places hold that no row may see"""
+
+Doubles = Any
+
+
+def heads_of(counts: tuple[int, int], head_dim: int) -> Heads:
+    return Heads(*counts, head_dim, head_dim, False, head_dim**-0.5)
+
+
+class Sequences:
+    """Three sequences of 700 positions in a cache whose blocks lie scattered, and queries for rows anywhere in them."""
+
+    def __init__(self, lab: Any, heads: Heads, kv_type: str, contexts: list[int], *, sharpness: float = 1.0) -> None:
+        self.lab, self.heads, self.kv_type = lab, heads, kv_type
+        self.contexts = contexts
+        self.slots = [int(slot) for slot in lab.rng.integers(0, SLOTS, len(contexts))]
+        shape = (SLOTS, REACH, 2, heads.kv_count, heads.head_dim)
+        cached = lab.rng.standard_normal(shape).astype(np.float32)
+        for slot in range(SLOTS):
+            seen = max([c for c, s in zip(contexts, self.slots, strict=True) if s == slot], default=0)
+            cached[slot, seen:] = STALE
+        if kv_type == "f16":
+            cached = cached.astype(np.float16)
+        self.cached = cached.astype(np.float64)
+        self.cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, REACH)
+        write_cache(lab, self.cache, cached)
+        self.qkv = lab.rng.standard_normal((len(contexts), heads.width)).astype(np.float32) * np.float32(sharpness)
+
+    def wanted(self) -> tuple[Doubles, Doubles]:
+        """The result [rows, heads * head_dim] in float64, and the largest value that each row adds up."""
+        heads = self.heads
+        q = self.qkv[:, : heads.count * heads.head_dim].astype(np.float64).reshape(-1, heads.count, heads.head_dim)
+        out, largest = [], []
+        for row, (context, slot) in enumerate(zip(self.contexts, self.slots, strict=True)):
+            k, v = np.repeat(self.cached[slot, :context], heads.count // heads.kv_count, axis=2).transpose(1, 2, 0, 3)
+            scores = np.einsum("hd,hpd->hp", q[row], k) * heads.scale
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            out.append(np.einsum("hp,hpd->hd", weights / weights.sum(axis=1, keepdims=True), v).ravel())
+            largest.append(np.abs(v).max())
+        return np.array(out), np.array(largest)[:, None]
+
+    def attend(self, plan: Any, rows: list[int], codec: str = "f32") -> tuple[Any, Any]:
+        """Runs some of the rows; the activation, and its words."""
+        heads, lab = self.heads, self.lab
+        qkv = plan.floats(heads.width, "qkv")
+        lab.fill(qkv)
+        lab.write_rows(qkv, self.qkv[rows])
+        h = attend(plan, qkv, heads, self.cache, 0, REACH, codec)
+        lab.fill(h.buffer)
+        lab.write_state(plan, [(0, self.contexts[row] - 1, self.slots[row]) for row in rows])
+        lab.run(plan)
+        width = heads.count * heads.head_dim
+        assert h.width == width and h.squares is None
+        words = width if h.codec == "f32" else width // 32 * Q8_BLOCK_WORDS
+        return h, lab.words(h.buffer, plan.rows * words).reshape(plan.rows, words)
+
+
+def write_cache(lab: Any, cache: Any, values: Any) -> None:
+    """Puts [slots, positions, key or value, kv_heads, head_dim] where the block tables say."""
+    slots, positions, _, kv_heads, head_dim = values.shape
+    padded = np.full((slots, cache.table_width * KV_BLOCK, 2, kv_heads, head_dim), STALE, values.dtype)
+    padded[:, :positions] = values
+    blocks = padded.reshape(slots, -1, KV_BLOCK, 2, kv_heads, head_dim).transpose(0, 1, 3, 4, 2, 5)
+    table = lab.words(cache.tables, slots * cache.table_width).reshape(slots, -1)
+    pool = np.full((cache.layers[0].size // blocks[0, 0].nbytes, *blocks.shape[2:]), STALE, values.dtype)
+    pool[table] = blocks
+    lab.device.write(cache.layers[0], 0, pool.tobytes())
+
+
+def check(found: Any, wanted: Doubles, largest: Doubles, what: Any) -> None:
+    off = np.abs(found - wanted) / largest
+    assert off.max() <= TOLERANCE, f"{what}: off by {off.max():.2g} of the largest value"
+
+
+def check_attention(lab: Any, builder: Any, counts: tuple[int, int], head_dim: int, kv_type: str) -> None:
+    heads = heads_of(counts, head_dim)
+    contexts = [int(context) for context in lab.rng.permutation(CONTEXTS)]
+    sequences = Sequences(lab, heads, kv_type, contexts)
+    wanted, largest = sequences.wanted()
+    rows = list(range(len(contexts)))
+    few = [contexts.index(context) for context in SPLIT_ROWS]
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            whole = builder(len(rows) + 2, slots=SLOTS)
+            _, words = sequences.attend(whole, rows)
+            check(words[: len(rows)].view(np.float32), wanted, largest, pose)
+            assert (words[len(rows) :].view(np.float32) < -100_000).all(), "rows beyond the step's are written"
+            split = builder(len(few) + 1, slots=SLOTS)
+            _, parts = sequences.attend(split, few)
+            assert len(split.dispatches) > len(whole.dispatches), "nothing was split"
+            assert np.array_equal(parts[:-1], words[few]), f"split over the context: other bits ({pose})"
+            assert (parts[-1].view(np.float32) < -100_000).all()
+
+
+@pytest.mark.parametrize(
+    ("counts", "head_dim", "kv_type"),
+    [
+        ((3, 1), 8, "f32"),
+        ((8, 8), 16, "f16"),
+        ((1, 1), 32, "f32"),
+        ((6, 2), 40, "f16"),
+        ((9, 3), 64, "f16"),
+        ((3, 1), 80, "f32"),
+        ((6, 2), 96, "f32"),
+        ((1, 1), 128, "f16"),
+        ((1, 1), 256, "f32"),
+    ],
+)
+def test_shapes(counts: tuple[int, int], head_dim: int, kv_type: str, lab: Any, builder: Any) -> None:
+    check_attention(lab, builder, counts, head_dim, kv_type)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+@pytest.mark.parametrize("counts", COUNTS)
+def test_all_shapes(counts: tuple[int, int], head_dim: int, kv_type: str, lab: Any, builder: Any) -> None:
+    check_attention(lab, builder, counts, head_dim, kv_type)
+
+
+def test_a_row_is_the_same_bits_in_any_company(lab: Any, builder: Any) -> None:
+    """Alone, at any place, in plans of any size; and for any bound of the context that the plan was made for."""
+    sequences = Sequences(lab, heads_of((3, 1), 32), "f16", CONTEXTS)
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            _, whole = sequences.attend(builder(12, slots=SLOTS), list(range(10)))
+            for rows, capacity in (([9], 1), ([8, 0, 9], 3), ([6, 7], 2), ([5], 8), ([9, 2], 9)):
+                _, words = sequences.attend(builder(capacity, slots=SLOTS), rows)
+                assert np.array_equal(words[: len(rows)], whole[rows]), f"rows {rows} of {capacity} on {pose}"
+
+
+@pytest.mark.parametrize("rows", [1, 8, 12])
+def test_int8_results(rows: int, lab: Any, builder: Any) -> None:
+    """In the codec of `fast` they are rounded once, after all is added up."""
+    contexts = CONTEXTS[-rows:] if rows <= 10 else [*CONTEXTS, 2, 3]
+    sequences = Sequences(lab, heads_of((3, 1), 64), "f16", contexts)
+    wanted, _ = sequences.wanted()
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            h, _ = sequences.attend(builder(rows, 0, "fast", slots=SLOTS), list(range(rows)), "q8")
+            assert h.codec == "q8"
+            lab.check_activation(h, wanted, 1e-4)
+
+
+def test_int8_needs_heads_of_whole_blocks(lab: Any, builder: Any) -> None:
+    sequences = Sequences(lab, heads_of((4, 2), 40), "f32", [5])
+    h, words = sequences.attend(builder(1, 0, "fast", slots=SLOTS), [0], "q8")
+    assert h.codec == "f32"
+    check(words.view(np.float32), *sequences.wanted(), "f32 in place of q8")
+
+
+def test_positions_of_slots(lab: Any, builder: Any) -> None:
+    """Rows that take their position from their slot, as queued decode steps do."""
+    contexts = [300, 40, 700]
+    sequences = Sequences(lab, heads_of((2, 1), 32), "f32", contexts)
+    sequences.slots = [0, 1, 2]
+    for slot, context in enumerate(contexts):
+        sequences.cached[slot] = lab.rng.standard_normal(sequences.cached[slot].shape).astype(np.float32)
+        sequences.cached[slot, context:] = STALE
+    write_cache(lab, sequences.cache, sequences.cached.astype(np.float32))
+    for capacity in (3, 9):
+        plan = builder(capacity, slots=SLOTS)
+        words = np.zeros((SLOTS, SLOT_WORDS), np.uint32)
+        words[:, 1] = [context - 1 for context in contexts]
+        lab.device.write(plan.slots, 0, words.tobytes())
+        qkv = plan.floats(sequences.heads.width, "qkv")
+        lab.write_rows(qkv, sequences.qkv)
+        h = attend(plan, qkv, sequences.heads, sequences.cache, 0, REACH, "f32")
+        lab.write_state(plan, [(FROM_SLOT, FROM_SLOT, slot) for slot in range(3)])
+        lab.run(plan)
+        check(lab.rows(h.buffer, 3, h.width), *sequences.wanted(), f"{capacity} rows")
+
+
+@pytest.mark.parametrize("sharpness", [1e-3, 30.0, 1e4])
+def test_flat_and_sharp_scores(sharpness: float, lab: Any, builder: Any) -> None:
+    """From an even mean of all values to a single one of them; scores far outside what exp can take are no trouble."""
+    sequences = Sequences(lab, heads_of((2, 2), 32), "f32", [700, 257, 2, 1], sharpness=sharpness)
+    wanted, largest = sequences.wanted()
+    for pose in lab.adapters():
+        for capacity in (4, 9):
+            with lab.posing(*pose):
+                _, words = sequences.attend(builder(capacity, slots=SLOTS), [0, 1, 2, 3])
+            found = words[:4].view(np.float32)
+            assert np.isfinite(found).all()
+            # scores are rounded in f32, which sharp ones magnify
+            off = np.abs(found - wanted) / largest
+            assert off.max() <= TOLERANCE * max(1, sharpness / 10)
+
+
+def test_scale_is_applied(lab: Any, builder: Any) -> None:
+    sequences = Sequences(lab, replace(heads_of((2, 1), 16), scale=0.7), "f32", [50, 20])
+    _, words = sequences.attend(builder(2, slots=SLOTS), [0, 1])
+    check(words.view(np.float32), *sequences.wanted(), "scale")
