@@ -93,7 +93,7 @@ async def _judged(engine: Engine, progress: Progress) -> Verdict:
         first = first or wrong
     assert first is not None
     raise DeviceError(
-        f"{first.kernel} gives wrong answers on {device.adapter.name} ({first.error}): update its driver "
+        f"{first.kernel} fails its check on {device.adapter.name} ({first.error}): update its driver "
         f"({device.adapter.driver}) or choose another adapter with --device; `wgpu-engine doctor` tells more"
     )
 
@@ -120,7 +120,7 @@ def _warning(engine: Engine, way: Verdict, wrong: KnownAnswer) -> str:
     ]
     how = " and ".join(changes) or "without tuned kernels"
     return (
-        f"{wrong.kernel} gives wrong answers on {adapter.name} ({wrong.error}): the model runs {how}, which is slower; "
+        f"{wrong.kernel} fails its check on {adapter.name} ({wrong.error}): the model runs {how}, which is slower; "
         f"update the driver ({adapter.driver})"
     )
 
