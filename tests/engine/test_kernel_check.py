@@ -182,8 +182,8 @@ def test_weights_that_are_no_numbers_are_the_files_fault(begin: Begin, tiny_llam
 
 
 def test_broken_subgroups_are_done_without(device: NativeDevice, begin: Begin, spoil: Any) -> None:
-    if not device.subgroup_size:
-        pytest.skip("this adapter has no subgroups")
+    if device.subgroup_size < 8:
+        pytest.skip("this adapter has no subgroups that kernels use")
     start = begin()
     spoil("", "subgroupShuffleXor(value, 1u)", "subgroupShuffleXor(value, 2u)")
     start.check()
