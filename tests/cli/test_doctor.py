@@ -88,9 +88,18 @@ def test_wrong_numbers_are_no_verdict_to_live_with(cli: Cli, machine: Machine) -
     machine.answers.append(Answer("matmul_q4_k", False, "0.25, of 0.01 allowed"))
     result = cli("doctor", env={"COLUMNS": "200"})
     assert result.exit_code == 2
-    assert "NOT OK: 1 of 3 kernels compute wrong numbers on Blue[bold] GPU: matmul_q4_k." in result.stdout
+    assert "NOT OK: 1 of 3 kernels give wrong answers on Blue[bold] GPU, first matmul_q4_k." in result.stdout
     assert "WRONG" in result.stdout and "0.25, of 0.01 allowed" in result.stdout
     assert "Update the driver (blue 1.2)" in result.stdout
+
+
+def test_many_forms_of_a_kernel_are_one_line(cli: Cli, machine: Machine) -> None:
+    errors = {"Q4_0 exact": "3e-08", "Q4_1 exact": "2e-07", "Q8_0 fast": "0"}
+    machine.answers = [Answer(f"matmul {form}", True, error) for form, error in errors.items()]
+    machine.answers += [Answer("rope norm", True, "0"), Answer("matmul Q6_K fast", False, "off by 0.5")]
+    lines = [line.split() for line in cli("doctor", env={"COLUMNS": "120"}).stdout.splitlines()]
+    assert ["matmul", "4", "3", "2e-07"] in lines and ["rope", "1", "1", "0"] in lines
+    assert ["matmul", "Q6_K", "fast", "off", "by", "0.5"] in lines and ["matmul", "Q4_0", "exact", "3e-08"] not in lines
 
 
 def test_an_adapter_that_fails_is_told_of(cli: Cli, machine: Machine) -> None:

@@ -8,7 +8,9 @@ import gguf
 import numpy as np
 import pytest
 from gguf.quants import dequantize
+from typer.testing import CliRunner
 
+from wgpu_engine.cli.main import app
 from wgpu_engine.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.gpu import wgsl
@@ -155,7 +157,7 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
     wrong = {kernel for kernel, each in answers.items() if not each.passed}
     assert wrong == {kernel for kernel in answers if "Q5_0" in kernel and not kernel.startswith("repack")}
     assert len(wrong) == 5
-    assert all("where 4e-06 is allowed" in answers[kernel].error for kernel in wrong)
+    assert all("off by " in answers[kernel].error for kernel in wrong)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +205,19 @@ def test_loss_of_the_device_is_no_answer(lost: type[DeviceError]) -> None:
 
     with pytest.raises(lost):
         drive(answer("rope", attempt))
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 2)])
+def test_doctor_tells_by_its_exit_code(spoil: Break, monkeypatch: pytest.MonkeyPatch, broken: bool, code: int) -> None:
+    checks = SmallChecks.checks
+    few = ("rope", "sample")
+    monkeypatch.setattr(SmallChecks, "checks", lambda self: (c for c in checks(self) if c.kernel.startswith(few)))
+    if broken:
+        spoil("rope/", "angles[", "1.01 * angles[")
+    result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
+    assert result.exit_code == code
+    assert ("4 of 5 kernels give wrong answers on " in result.stdout) == broken
+    assert ("rope neox f32" in result.stdout) == broken
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wgpu_engine.ops.known_answers import KnownAnswer
 
 EXIT_TROUBLE = 2
+_NUMBERS = ("tried", "right", "largest error")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def judge(adapter: "AdapterInfo", answers: "list[KnownAnswer]") -> Verdict:
     if wrong:
         return Verdict(
             False,
-            f"{len(wrong)} of {len(answers)} kernels compute wrong numbers on {adapter.name}: {', '.join(wrong)}",
+            f"{len(wrong)} of {len(answers)} kernels give wrong answers on {adapter.name}, first {wrong[0]}",
             f"update the driver ({adapter.driver}), choose another adapter with --device, or report it with `--json`",
         )
     summary = f"models run rightly on {adapter.name}: all {len(answers)} kernels give the known answers"
@@ -136,13 +137,27 @@ def _limits(limits: "Limits") -> list[tuple[str, str]]:
 def _print_answers(answers: "list[KnownAnswer]", verdict: Verdict) -> None:
     console = terminal.console()
     if answers:
-        rows = [
-            (answer.kernel, "right" if answer.passed else "WRONG", answer.error)
-            for answer in sorted(answers, key=lambda answer: not answer.passed)
-        ]
         console.print()
-        console.print(terminal.table(["kernel", "known answer", "error"], rows))
+        console.print(
+            terminal.table(["kernel", "tried", "right", "largest error"], _by_kernel(answers), right=_NUMBERS)
+        )
+    wrong = [(answer.kernel, answer.error) for answer in answers if not answer.passed]
+    if wrong:
+        console.print()
+        console.print(terminal.table(["WRONG", "how"], wrong))
     style, word = ("green", "OK") if verdict.ok else ("red", "NOT OK")
     console.print(f"\n{word}: {verdict.summary}.", style=style, soft_wrap=True)
     if verdict.remedy:
         console.print(f"{verdict.remedy[0].upper()}{verdict.remedy[1:]}.", soft_wrap=True)
+
+
+def _by_kernel(answers: "list[KnownAnswer]") -> list[tuple[str, int, int, str]]:
+    """A line for each kernel, whose forms (types of weights, rows…) are told apart by the other words of the name."""
+    groups: dict[str, list[KnownAnswer]] = {}
+    for answer in answers:
+        groups.setdefault(answer.kernel.split()[0], []).append(answer)
+    rows = []
+    for kernel, forms in groups.items():
+        right = [answer.error for answer in forms if answer.passed]
+        rows.append((kernel, len(forms), len(right), max(right, key=float, default="")))
+    return rows

@@ -38,7 +38,7 @@ async def answer(kernel: str, attempt: Callable[[], Awaitable[float]]) -> KnownA
         return KnownAnswer(kernel, False, str(refusal))
     if error <= TOLERANCE:
         return KnownAnswer(kernel, True, f"{error:.1e}" if error else "0")
-    return KnownAnswer(kernel, False, f"{error:.1e} where {TOLERANCE:.0e} is allowed")
+    return KnownAnswer(kernel, False, f"off by {error:.1e} where {TOLERANCE:.0e} is allowed")
 
 
 def largest_error(
