@@ -31,6 +31,18 @@ def tale(stories: Path) -> Iterator[LLM]:
         yield llm
 
 
+@pytest.fixture(scope="session")
+def smollm2_exact(smollm2: Path) -> Iterator[LLM]:
+    with LLM(smollm2, precision="exact", ctx_size=512) as llm:
+        yield llm
+
+
+@pytest.fixture(scope="session")
+def smollm2_fast(smollm2: Path) -> Iterator[LLM]:
+    with LLM(smollm2, precision="fast", ctx_size=512) as llm:
+        yield llm
+
+
 @dataclass(frozen=True)
 class Expected:
     """What another implementation makes of a prompt."""
