@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from wgpu_engine.engine.answers import Chunk, Completion, collect, in_thread, iterate, iterate_in_threads
+from wgpu_engine.engine.answers import Chunk, Completion, FinishReason, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.generation import Generator, Timings
+from wgpu_engine.engine.kernel_check import check_kernels
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.tuning import load_tuning, save_tuning
@@ -88,7 +89,7 @@ class LLM:
             raise RequestError(f"precision must be fast or exact, not {precision!r}")
         if kv_type not in ("f16", "f32"):
             raise RequestError(f"kv_type must be f16 or f32, not {kv_type!r}")
-        if ctx_size is not None and not 1 <= ctx_size <= 1 << 24:
+        if ctx_size is not None and not (isinstance(ctx_size, int) and 1 <= ctx_size <= 1 << 24):
             raise RequestError(f"ctx_size must be from 1 to {1 << 24}, not {ctx_size}")
         self.path = Store().find(model)
         self.warnings: list[str] = []
@@ -143,6 +144,7 @@ class LLM:
             kv_type=kv_type,
             tuning=load_tuning(self._device),
         )
+        await check_kernels(self._engine, file.tensors, self.warnings, progress)
         self._generator = Generator(self._engine)
 
     @property
@@ -294,24 +296,23 @@ class LLM:
         """
         params = _params(sampling)
         self._generator.check(ids, params)
-        return self._chunks(ids, params, ids[-1] if continues else None)
+        detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if continues else None)
+        return self._chunks(ids, params, detokenizer, StopStrings(params.stop))
 
-    async def _chunks(self, ids: list[int], params: SamplingParams, after: int | None) -> AsyncGenerator[Chunk, None]:
-        """An answer piece by piece, up to an end token, a stop string or the limit of tokens.
-
-        `after` is the token that the text continues, None where it begins anew.
-        """
+    async def _chunks(
+        self, ids: list[int], params: SamplingParams, detokenizer: Detokenizer, stops: StopStrings
+    ) -> AsyncGenerator[Chunk, None]:
+        """An answer piece by piece, up to an end token, a stop string or the limit of tokens."""
         timings = Timings()
-        detokenizer = Detokenizer(self.tokenizer, after=after)
-        stops = StopStrings(params.stop)
         end_ids = () if params.ignore_eos else self.tokenizer.vocabulary.end_ids
         held: list[int] = []
+        reason: FinishReason = "length"
         async with aclosing(self._generator.tokens(ids, params, timings)) as tokens:
             async for token in tokens:
                 held.append(token)
                 if token in end_ids:
-                    yield Chunk(stops.finish(), held, "stop", timings)
-                    return
+                    reason = "stop"
+                    break
                 text, stopped = stops.push(detokenizer.push(token))
                 if stopped:
                     yield Chunk(text, held, "stop", timings)
@@ -319,8 +320,8 @@ class LLM:
                 if text:
                     yield Chunk(text, held)
                     held = []
-        text, stopped = stops.push(detokenizer.finish())
-        yield Chunk(text if stopped else text + stops.finish(), held, "stop" if stopped else "length", timings)
+            text, stopped = stops.push(detokenizer.finish())
+            yield Chunk(text + stops.finish(), held, "stop" if stopped else reason, timings)
 
 
 def _array(rows: list[bytes]) -> "NDArray[np.float32]":

@@ -90,7 +90,7 @@ class Device(Protocol):
         """Queues a small write; offset and length in bytes, multiples of 4."""
 
     async def upload(self, buffer: Buffer, offset: int, source: ByteSource, start: int, length: int) -> None:
-        """Streams a byte range of a source into a buffer without holding a second copy of it."""
+        """Streams a byte range of a source into a buffer; what is staged on the way stays bounded."""
 
     async def flush(self) -> None:
         """Waits until everything that was submitted is done and its staging memory is free."""

@@ -1,6 +1,7 @@
 """The device on the desktop, through wgpu-py."""
 
 from collections.abc import Callable, Sequence
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 from wgpu_engine.errors import DeviceError, DeviceLostError, EngineError, OutOfMemoryError
@@ -12,7 +13,7 @@ from wgpu_engine.gpu.wgsl import binding_types
 from wgpu_engine.platform.source import ByteSource
 
 UPLOAD_CHUNK = 16 << 20
-"""bytes written between two waits: staging memory lasts until the write is done"""
+"""bytes uploaded between two waits: staging memory lasts until a write is done"""
 
 _T = TypeVar("_T")
 
@@ -51,6 +52,7 @@ class NativeDevice:
         self._kernels: dict[str, tuple[Any, Any]] = {}
         self._staging: dict[int, list[Any]] = {}
         self._replay = replayer(self._wgpu)
+        self._staged = 0
         self._fence = self.buffer(16, "fence")
 
     @property
@@ -87,11 +89,14 @@ class NativeDevice:
                 self.write(buffer, offset + done, data[:whole])
             if size > whole:
                 self.write(buffer, offset + done + whole, bytes(data[whole:]).ljust(4, b"\0"))
-            await self.flush()
+            self._staged += size
+            if self._staged >= UPLOAD_CHUNK:
+                await self.flush()
 
     async def flush(self) -> None:
         # a read-back is the one wait that every backend of the library has right
         await self.receive(self.read(self._fence, 0, 16))
+        self._staged = 0
 
     def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
         return NativePlan([self._record(dispatch) for dispatch in dispatches], label)
@@ -196,6 +201,8 @@ class NativeDevice:
         except (EngineError, KeyboardInterrupt):
             raise
         except Exception as error:
+            # the library's frames hold views of the data, in cycles that CPython 3.11 may crash on when it collects them
+            clear_frames(error.__traceback__)
             text = " ".join(str(error).split())
             if "lost" in text.lower() or "destroyed" in text.lower():
                 raise DeviceLostError(f"the GPU device was lost ({what}): load the model again") from error
@@ -211,21 +218,26 @@ async def open_device(selector: str | int | None = None, limits: Limits | None =
 
     Raises:
         NoAdapterError: no adapter fits the selector.
+        DeviceError: the driver refuses to open it.
     """
     info, adapter = choose_adapter(selector)
     limits = limits or info.limits
     features = [f for f in ("shader-f16", "subgroup", "subgroups") if f in info.features]
-    device = adapter.request_device_sync(
-        label="wgpu_engine",
-        required_features=features,
-        required_limits={
-            "max-buffer-size": limits.buffer_bytes,
-            "max-storage-buffer-binding-size": limits.binding_bytes,
-            "max-storage-buffers-per-shader-stage": limits.storage_buffers,
-            "max-compute-invocations-per-workgroup": limits.invocations,
-            "max-compute-workgroup-storage-size": limits.workgroup_bytes,
-        },
-    )
+    try:
+        device = adapter.request_device_sync(
+            label="wgpu_engine",
+            required_features=features,
+            required_limits={
+                "max-buffer-size": limits.buffer_bytes,
+                "max-storage-buffer-binding-size": limits.binding_bytes,
+                "max-storage-buffers-per-shader-stage": limits.storage_buffers,
+                "max-compute-invocations-per-workgroup": limits.invocations,
+                "max-compute-workgroup-storage-size": limits.workgroup_bytes,
+            },
+        )
+    except Exception as error:
+        text = " ".join(str(error).split())[:400]
+        raise DeviceError(f"the adapter {info.name} can't be opened ({text}): choose another with --device") from error
     dialect = "tint" if wgpu_module().__name__ == "wgpudawn" else "naga"
     native = NativeDevice(info, device, limits, dialect)
     if features:

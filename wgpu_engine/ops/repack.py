@@ -126,7 +126,6 @@ class Loader:
                 shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes, len(self._names) - 1)
                 self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
                 self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))
-            await self.device.flush()
             self.progress(rows * row_bytes)
 
     def _run(self, plane: Buffer, quant: QuantType, number: int, words: int) -> None:
