@@ -92,6 +92,8 @@ class LlamaFile:
     biases: bool = False
     rope_factors: Sequence[float] | None = None
     vocabulary: Literal["llama", "gpt2"] = "llama"
+    eos: int | None = None
+    """the token that ends an answer; by default the vocabulary's own"""
     chat_template: str | None = CHAT_TEMPLATE
     architecture: str = "llama"
     metadata: Mapping[str, int | float | str | list[int] | None] = field(default_factory=dict)
@@ -203,7 +205,7 @@ class LlamaFile:
             types = [gguf.TokenType.UNKNOWN, control, control, *[gguf.TokenType.BYTE] * 256, *[normal] * len(pieces)]
             writer.add_token_scores([0.0] * 259 + [-float(i) for i in range(len(pieces))])
             writer.add_bos_token_id(1)
-            writer.add_eos_token_id(2)
+            writer.add_eos_token_id(self.eos or 2)
             writer.add_unk_token_id(0)
         else:
             letters = list(BYTE_OF_LETTER)
@@ -213,7 +215,7 @@ class LlamaFile:
             writer.add_token_merges(merges)
             writer.add_tokenizer_pre("gpt-2")
             writer.add_bos_token_id(len(tokens) - 2)
-            writer.add_eos_token_id(len(tokens) - 1)
+            writer.add_eos_token_id(self.eos or len(tokens) - 1)
         writer.add_tokenizer_model(self.vocabulary)
         writer.add_token_list(tokens)
         writer.add_token_types(types)
