@@ -83,10 +83,10 @@ async def in_thread(coroutine: Coroutine[Any, Any, _T]) -> _T:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
             cancelled = error
-    result = work.result()
     if cancelled is not None:
+        work.exception()  # asked for, so that asyncio does not complain of an error that nobody saw
         raise cancelled
-    return result
+    return work.result()
 
 
 async def _next(chunks: AsyncGenerator[Chunk, None]) -> Chunk | None:
