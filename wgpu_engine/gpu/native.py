@@ -172,6 +172,9 @@ class NativeDevice:
 
     async def receive(self, pending: Pending) -> bytes:
         assert isinstance(pending, NativePending), "a read of another device"
+        if not self._buffers:
+            # the library would wait for ever: nobody polls a closed device
+            raise DeviceLostError("the GPU device was closed: load the model again")
 
         def wait() -> bytes:
             pending.promise.sync_wait()
@@ -201,7 +204,7 @@ class NativeDevice:
         except (EngineError, KeyboardInterrupt):
             raise
         except Exception as error:
-            # the library's frames hold views of the data, in cycles that CPython 3.11 may crash on when it collects them
+            # the library's frames hold views of the data, in cycles that CPython 3.11 may crash on when it collects
             clear_frames(error.__traceback__)
             text = " ".join(str(error).split())
             if "lost" in text.lower() or "destroyed" in text.lower():
