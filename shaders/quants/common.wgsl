@@ -13,6 +13,10 @@ fn word(i: u32) -> u32 {
   return w[i >> 2u][i & 3u];
 }
 
+fn byte(plane: u32, i: u32) -> u32 {
+  return (word(plane + (i >> 2u)) >> (8u * (i & 3u))) & 255u;
+}
+
 fn half_float(plane: u32, i: u32) -> f32 {
   let pair = unpack2x16float(word(plane + (i >> 1u)));
   return select(pair.x, pair.y, (i & 1u) == 1u);

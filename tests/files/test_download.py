@@ -265,8 +265,8 @@ def test_refuses_a_truncated_model_early(store: Store, server: Any, model: bytes
 
 
 def test_refuses_an_unsupported_model_early(store: Store, server: Any, draft: Any) -> None:
-    server.files["/m.gguf"] = draft(data=bytes(84)).tensor("t", (256,), 10).build()
-    with pytest.raises(UnsupportedModelError, match=r"m.gguf can't run: the tensor 't' is of type Q2_K"):
+    server.files["/m.gguf"] = draft(data=bytes(84)).tensor("t", (256,), 9).build()
+    with pytest.raises(UnsupportedModelError, match=r"m.gguf can't run: the tensor 't' is of type Q8_1"):
         pull(f"{server.url}/m.gguf", store)
     assert left(store) == []
 

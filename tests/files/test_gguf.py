@@ -262,7 +262,7 @@ def test_refuses_misplaced_tensors(draft: Any) -> None:
 
 def test_tells_unknown_types_from_unsupported_ones(draft: Any) -> None:
     refused(
-        draft(data=bytes(84)).tensor("w", (256,), 10).build(), UnsupportedModelError, "'w' is of type Q2_K.*F32, F16"
+        draft(data=bytes(84)).tensor("w", (256,), 9).build(), UnsupportedModelError, "'w' is of type Q8_1.*F32, F16"
     )
     refused(draft(data=bytes(84)).tensor("w", (256,), 31).build(), UnsupportedModelError, "Q4_0_4_4")
     refused(draft(data=bytes(84)).tensor("w", (256,), 999).build(), ModelFileError, "unknown type 999")

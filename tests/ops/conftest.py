@@ -81,8 +81,22 @@ def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int)
     return blocks.reshape(rows, -1)
 
 
+def few_bits(raw: Bytes, block: int, bits: int) -> Floats:
+    """What rows of Q1_0 or Q2_0 blocks mean, which gguf-py can't decode: a scale d, then the bits of q in order.
+
+    A weight is (2 * q - 1) * d of one bit, (q - 1) * d of two.
+    """
+    blocks = raw.reshape(-1, 2 + block * bits // 8)
+    scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+    each = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").reshape(-1, block, bits).astype(np.int8)
+    q = 2 * each[..., 0] - 1 if bits == 1 else each[..., 0] + 2 * each[..., 1] - 1
+    return (q * scale).reshape(len(raw), -1)
+
+
 def values_of(quant: QuantType, raw: Bytes) -> Floats:
     """What gguf-py makes of rows of raw blocks."""
+    if quant.name in ("Q1_0", "Q2_0"):
+        return few_bits(raw, quant.block, int(quant.name[1]))
     return dequantize(raw, gguf.GGMLQuantizationType[quant.name]).astype(np.float32)
 
 
