@@ -1,6 +1,6 @@
-"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward (Llama 1 to 3, SmolLM2, …).
+"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward.
 
-Tensor names: GGUF, `llama`. Rotated pairs are neighbours, since the conversion to GGUF permutes q and k.
+Llama 1 to 3, SmolLM2 and Mistral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Tensor names: GGUF.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,21 @@ from wgpu_engine.ops.weight import Norm, Weight
 
 
 @dataclass(frozen=True)
+class Traits:
+    """In what the members of the family differ."""
+
+    neox: bool
+    """rotated pairs are half of the rotated width apart: conversion to GGUF permutes q and k of `llama` alone"""
+
+
+MEMBERS = {
+    "llama": Traits(neox=False),
+    "qwen2": Traits(neox=True),
+}
+"""by `general.architecture`"""
+
+
+@dataclass(frozen=True)
 class Config:
     """The settings of a llama."""
 
@@ -36,6 +51,7 @@ class Config:
 
     @staticmethod
     def read(settings: Settings, tensors: Tensors, vocab: int) -> "Config":
+        traits = MEMBERS[settings.architecture]
         width = settings.count("embedding_length")
         heads = settings.count("attention.head_count", largest=1 << 12)
         kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
@@ -50,7 +66,7 @@ class Config:
             layers=settings.count("block_count", largest=1 << 12),
             width=width,
             feed_forward=settings.count("feed_forward_length"),
-            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=False, scale=head_dim**-0.5),
+            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=traits.neox, scale=head_dim**-0.5),
             eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
             vocab=vocab,
             context=settings.count("context_length", 2048, largest=1 << 31),

@@ -6,13 +6,13 @@ from typing import Any
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.models.llama import Llama
+from wgpu_engine.models import llama
 from wgpu_engine.models.model import Description, Model
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.repack import Loader
 
-ARCHITECTURES = {"llama": Llama}
+ARCHITECTURES = dict.fromkeys(llama.MEMBERS, llama.Llama)
 
 
 def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Description:
