@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from wgpu_engine.errors import ModelNotFoundError
-from wgpu_engine.files.store import Store
+from wgpu_engine.files.store import HOME_VARIABLE, Store
 from wgpu_engine.gpu.native import NativeDevice, open_device
 from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool
 from wgpu_engine.platform.drive import drive
@@ -27,6 +27,17 @@ CHAT_TEMPLATE = (
 )
 
 BuilderFactory = Callable[..., PlanBuilder]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in the user's place: with their models, but without what was found of adapters before."""
+    models, folder = Store().folder, tmp_path_factory.mktemp("home")
+    if models.is_dir():
+        (folder / models.name).symlink_to(models, target_is_directory=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME_VARIABLE, str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")
