@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from wgpu_engine.files.quants import QUANT_TYPES
-from wgpu_engine.ops.builder import row_floats
 from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
 from wgpu_engine.ops.weight import Norm, plane_layout
 
@@ -569,7 +568,3 @@ def test_shapes_that_do_not_meet_are_refused(lab: Any, builder: Any) -> None:
     long, _ = lab.activation(plan, np.ones((1, 64)), "f32")
     with pytest.raises(AssertionError, match="four at a time"):
         project(plan, (weight, weight), long, plan.floats(12, "out"), 12)
-
-
-def test_rows_are_padded() -> None:
-    assert [row_floats(width) for width in (1, 4, 5, 49_152)] == [4, 4, 8, 49_152]

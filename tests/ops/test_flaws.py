@@ -1,0 +1,69 @@
+"""Weights that are no numbers: found while they are repacked, whatever their type, and told."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wgpu_engine.files.quants import QUANT_TYPES
+from wgpu_engine.ops import repack
+from wgpu_engine.platform.drive import drive
+
+NAN, INFINITE = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC0}, {"f16": 0xFC00, "bf16": 0xFF80, "f32": 0x7F80}
+"""the upper 16 bits, which say it"""
+FLOAT_FIELDS = [
+    (name, place, field.floats)
+    for name, quant in QUANT_TYPES.items()
+    for field in quant.fields
+    if field.floats
+    for place in range(field.offset + (2 if field.floats == "f32" else 0), field.offset + field.size, 2)
+]
+"""type, byte of a block where the upper half of a float is, and its format"""
+
+
+def test_every_type_is_looked_through() -> None:
+    assert {name for name, _, _ in FLOAT_FIELDS} == set(QUANT_TYPES)
+
+
+def loaded(lab: Any, *matrices: Any) -> list[str]:
+    """The warnings of loading each matrix as a weight."""
+    loader = lab.loader()
+    for matrix in matrices:
+        weight = drive(loader.weight(matrix.tensor.name, [[matrix.tensor]]))
+        lab.device.free(weight.parts[0].buffer)
+    drive(loader.finish())
+    return list(loader.warnings)
+
+
+def spoil(matrix: Any, place: int, bits: int) -> Any:
+    """The matrix with other bits at a byte of its last block."""
+    tensor = matrix.tensor
+    data = bytearray(tensor.source.data)
+    at = tensor.offset + tensor.nbytes - tensor.type.block_bytes + place
+    data[at : at + 2] = bits.to_bytes(2, "little")
+    source = type(tensor.source)(bytes(data))
+    return replace(matrix, tensor=replace(tensor, name="blk.3.ffn_up.weight", source=source))
+
+
+@pytest.mark.parametrize(("name", "place", "floats"), FLOAT_FIELDS)
+def test_flawed_weights_are_told(name: str, place: int, floats: str, lab: Any) -> None:
+    quant = QUANT_TYPES[name]
+    matrix = lab.matrix(name, 5, quant.block if quant.block > 1 else 33)
+    assert loaded(lab, matrix) == [], "random bits of quants are no flaw"
+    for bits in (NAN[floats], INFINITE[floats]):
+        (warning,) = loaded(lab, lab.matrix("F32", 2, 4), spoil(matrix, place, bits), matrix)
+        assert "blk.3.ffn_up.weight" in warning
+
+
+def test_largest_numbers_are_no_flaw(lab: Any) -> None:
+    for name, dtype in (("F32", np.float32), ("F16", np.float16)):
+        largest = np.array([[np.finfo(dtype).max, np.finfo(dtype).min, np.finfo(dtype).tiny, 0]], dtype)
+        assert loaded(lab, lab.matrix(name, 1, 4, largest.view(np.uint8))) == []
+
+
+def test_one_warning_is_enough(lab: Any, monkeypatch: Any) -> None:
+    """However many weights are flawed, over several chunks too."""
+    monkeypatch.setattr(repack, "CHUNK", 64)
+    raw = np.full((50, 64), 0xFF, np.uint8)
+    assert len(loaded(lab, lab.matrix("F32", 50, 16, raw), lab.matrix("BF16", 50, 32, raw))) == 1
