@@ -267,7 +267,7 @@ def test_threads_take_turns(tiny: LLM) -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "run", "run_and_read", "receive"])
-def test_interrupts_anywhere(tiny: LLM, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_interrupts_anywhere(tiny: LLM, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, call: str) -> None:
     """Ctrl-C before any call of the device: the model goes on as if nothing had been."""
     prompt = [1, *range(40, 240)]
     wanted = fresh(tiny, prompt, max_tokens=40, **GREEDY).tokens
@@ -282,8 +282,13 @@ def test_interrupts_anywhere(tiny: LLM, monkeypatch: pytest.MonkeyPatch, call: s
         return original(*args)
 
     interrupted = 0
-    for at in range(1, 50, 3):
+    # few writes, many steps
+    for at in range(1, 9) if call == "write" else range(1, 50, 5):
         tiny.logits([1])
+        # other blocks than before, so that a table that was not written shows
+        pool = tiny._engine.blocks
+        pool.release(0)
+        pool._free = rng.permutation(pool._free).tolist()
         left = at
         with monkeypatch.context() as patch:
             patch.setattr(NativeDevice, call, interrupting)
