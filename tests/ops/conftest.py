@@ -78,6 +78,8 @@ def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int)
             shape = (len(blocks), field.size // 2)
             scales = rng.uniform(-1, 1, shape) * 2.0 ** rng.integers(-8, 1, shape) * (rng.random(shape) > 0.05)
             blocks[:, field.offset : field.offset + field.size] = scales.astype(np.float16).view(np.uint8)
+        elif field.name == "exponent":
+            blocks[:, field.offset] = rng.integers(110, 130, len(blocks))
     return blocks.reshape(rows, -1)
 
 

@@ -20,9 +20,7 @@ from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.file_source import FileSource
 
 TYPES = list(QUANT_TYPES)
-QUANTIZABLE = [
-    *("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0"),
-]
+QUANTIZABLE = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0")
 """those that gguf-py makes"""
 
 
