@@ -88,9 +88,9 @@ def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]
     found = _enumerate()
     if not found:
         raise NoAdapterError(f"no WebGPU adapter was found: {_HOW_TO_GET_ONE}")
-    if selector is None:
+    text = "" if selector is None else str(selector).strip()
+    if not text:
         return min(found, key=lambda pair: (_PREFERENCE.index(pair[0].kind), pair[0].backend == "D3D12"))
-    text = str(selector)
     for info, adapter in found:
         if text == str(info.index) if text.isdigit() else text.lower() in info.name.lower():
             return info, adapter
