@@ -25,7 +25,7 @@ fn part_total4(port: u32, lane: u32) -> vec4<f32> {
     part_total(port, 4u * lane + 2u), part_total(port, 4u * lane + 3u));
 }
 
-// In one dimension: there are adapters whose subgroups never span two rows of a workgroup, and `finish` wants eight lanes.
+{# In one dimension: there are adapters whose subgroups never span two rows of a workgroup, and `finish` wants eight lanes. #}
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let member = thread % ${team}u;
