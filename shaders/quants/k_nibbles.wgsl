@@ -9,19 +9,14 @@ fn nibbles(feature: u32, unit: u32) -> Quants {
 }
 
 fn scales(feature: u32, unit: u32) -> vec4<f32> {
+  // Bytes 0..3 and 4..7 hold scales and minima of the first four units; bytes 8..11 the low nibbles of those of the
+  // last four, whose two high bits are on top of the first four's.
   let block = unit >> 3u;
-  let j = unit & 7u;
   let start = SCALES + feature * SCALES_ROW + 3u * block;
-  var scale: u32;
-  var offset: u32;
-  if (j < 4u) {
-    scale = byte(start, j) & 63u;
-    offset = byte(start, j + 4u) & 63u;
-  } else {
-    let low = byte(start, j + 4u);
-    scale = (low & 15u) | ((byte(start, j - 4u) >> 6u) << 4u);
-    offset = (low >> 4u) | ((byte(start, j) >> 6u) << 4u);
-  }
+  let shift = vec2<u32>(8u * (unit & 3u));
+  let first = vec2<u32>(word(start), word(start + 1u)) >> shift;
+  let low = (vec2<u32>(word(start + 2u)) >> (shift + vec2<u32>(0u, 4u))) & vec2<u32>(15u);
+  let last = low | ((first >> vec2<u32>(2u)) & vec2<u32>(48u));
   let d = unpack2x16float(word(SCALE_MIN + feature * SCALE_MIN_ROW + block));
-  return vec4<f32>(d.x * f32(scale), -d.y * f32(offset), d.x * f32(scale), -d.y * f32(offset));
+  return (vec2<f32>(select(first & vec2<u32>(63u), last, (unit & 4u) != 0u)) * vec2<f32>(d.x, -d.y)).xyxy;
 }
