@@ -210,6 +210,16 @@ def test_flat_and_sharp_scores(sharpness: float, lab: Any, builder: Any) -> None
             assert off.max() <= TOLERANCE * max(1, sharpness / 10)
 
 
+@pytest.mark.parametrize("head_dim", [264, 512, 1024])
+def test_heads_wider_than_a_workgroup(head_dim: int, lab: Any, builder: Any) -> None:
+    sequences = Sequences(lab, heads_of((2, 1), head_dim), "f16", [257, 33, 5])
+    wanted = sequences.wanted()
+    with lab.posing("discrete", 0):
+        for capacity in (3, 9):
+            _, words = sequences.attend(builder(capacity, slots=SLOTS), [0, 1, 2])
+            check(words[:3].view(np.float32), *wanted, f"{capacity} rows")
+
+
 def test_scale_is_applied(lab: Any, builder: Any) -> None:
     sequences = Sequences(lab, replace(heads_of((2, 1), 16), scale=0.7), "f32", [50, 20])
     _, words = sequences.attend(builder(2, slots=SLOTS), [0, 1])

@@ -69,7 +69,8 @@ def attend(
         "partitions": partitions,
         "splits": splits,
         "split": split,
-        "threads": _THREADS,
+        # a thread for each four values of a head at least
+        "threads": _THREADS * ceil_div(heads.head_dim, 4 * _THREADS),
     }
     label = f"{cache.kv_type}.{codec}"
     builder.add(
