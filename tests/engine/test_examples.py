@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from wgpu_engine import LLM
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -52,8 +50,3 @@ def test_loop(stories: Path) -> None:
 def test_loop_is_short() -> None:
     lines = (EXAMPLES / "loop.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) < 120
-
-
-@pytest.mark.model
-def test_defaults(smollm2: Path) -> None:
-    assert run("hello.py").startswith("The capital of France is Paris")

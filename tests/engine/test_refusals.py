@@ -21,6 +21,7 @@ from wgpu_engine.errors import (
 )
 from wgpu_engine.gpu import adapters
 
+pytestmark = pytest.mark.usefixtures("no_kernel_check")
 Write = Callable[..., Path]
 
 
