@@ -40,6 +40,9 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
   up += bias[${features // 4}u + block * 8u + lane];
 {% endif %}
 {% endif %}
+{% if scale != 1.0 %}
+  values *= ${scale};
+{% endif %}
 {% if features % 4 %}
   values = select(vec4<f32>(0.0), values, vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(${features}u));
 {% endif %}

@@ -1,6 +1,7 @@
 """The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward.
 
-Llama 1 to 3, SmolLM2 and Mistral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Tensor names: GGUF.
+Llama 1 to 3, SmolLM2 and Mistral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Qwen 3 adds a norm of each query and
+key, SmolLM3 leaves every fourth layer without positions, Granite scales what it adds up. Tensor names: GGUF.
 """
 
 from dataclasses import dataclass
@@ -24,15 +25,20 @@ from wgpu_engine.ops.weight import Norm, Weight
 
 @dataclass(frozen=True)
 class Traits:
-    """In what the members of the family differ."""
+    """In what the members of the family differ, where no setting or tensor says so."""
 
     neox: bool
-    """rotated pairs are half of the rotated width apart: conversion to GGUF permutes q and k of `llama` alone"""
+    """rotated pairs are half of the rotated width apart, as where conversion to GGUF doesn't permute q and k"""
+    unrotated: int = 0
+    """every so many layers one has no rotary embedding (NoPE); 0: none"""
 
 
 MEMBERS = {
     "llama": Traits(neox=False),
+    "granite": Traits(neox=False),
+    "smollm3": Traits(neox=False, unrotated=4),
     "qwen2": Traits(neox=True),
+    "qwen3": Traits(neox=True),
 }
 """by `general.architecture`"""
 
@@ -48,10 +54,17 @@ class Config:
     eps: float
     vocab: int
     context: int
+    unrotated: int
+    embedding_scale: float
+    residual_scale: float
+    logit_scale: float
+    """what logits are divided by"""
 
     @staticmethod
     def read(settings: Settings, tensors: Tensors, vocab: int) -> "Config":
         traits = MEMBERS[settings.architecture]
+        # said by what isn't GGUF, where the rows of q and k are as they were trained
+        neox = settings.text("rope.pairs", "halves" if traits.neox else "neighbours") == "halves"
         width = settings.count("embedding_length")
         heads = settings.count("attention.head_count", largest=1 << 12)
         kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
@@ -62,15 +75,24 @@ class Config:
                 f"the attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
                 f"{rope_dim} of them rotated"
             )
+        scale = settings.number("attention.scale", head_dim**-0.5)
         return Config(
             layers=settings.count("block_count", largest=1 << 12),
             width=width,
             feed_forward=settings.count("feed_forward_length"),
-            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=traits.neox, scale=head_dim**-0.5),
+            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=neox, scale=scale),
             eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
             vocab=vocab,
             context=settings.count("context_length", 2048, largest=1 << 31),
+            unrotated=traits.unrotated,
+            embedding_scale=settings.number("embedding_scale", 1.0),
+            residual_scale=settings.number("residual_scale", 1.0),
+            logit_scale=settings.number("logit_scale", 1.0),
         )
+
+    def rotates(self, layer: int) -> bool:
+        """Whether a layer has a rotary embedding."""
+        return not self.unrotated or (layer + 1) % self.unrotated != 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +103,8 @@ class Layer:
     qkv: tuple[Weight, ...]
     """one weight, or three where their types differ"""
     qkv_bias: Buffer | None
+    qk_norm: Norm | None
+    """gains of queries and of keys, one behind the other"""
     output: Weight
     output_bias: Buffer | None
     feed_forward_norm: Norm
@@ -155,11 +179,21 @@ class Llama:
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
         assert self._angles is not None, "prepare comes first"
         c, layers = self.config, self.layers
-        x, h = embed(builder, self.embedding, layers[0].attention_norm, codec_for(builder, *layers[0].qkv))
+        x, h = embed(
+            builder,
+            self.embedding,
+            layers[0].attention_norm,
+            codec_for(builder, *layers[0].qkv),
+            scale=c.embedding_scale,
+        )
         for i, layer in enumerate(layers):
+            last = i + 1 == len(layers)
+            next_norm = self.norm if last else layers[i + 1].attention_norm
+            next_weights = (self.head,) if last else layers[i + 1].qkv
+
             qkv = builder.floats(c.heads.width, "qkv")
             project(builder, layer.qkv, h, qkv, c.heads.width, bias=layer.qkv_bias)
-            rope_and_store(builder, qkv, c.heads, self._angles, cache, i)
+            rope_and_store(builder, qkv, c.heads, self._angles if c.rotates(i) else None, cache, i, layer.qk_norm)
             attended = attend(builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output))
             h = add_to_residual(
                 builder,
@@ -168,17 +202,24 @@ class Llama:
                 x,
                 layer.feed_forward_norm,
                 codec_for(builder, *layer.gate_up),
-                layer.output_bias,
+                bias=layer.output_bias,
+                scale=c.residual_scale,
             )
             h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), bias=layer.gate_up_bias)
-            last = i + 1 == len(layers)
-            norm = self.norm if last else layers[i + 1].attention_norm
-            readers = (self.head,) if last else layers[i + 1].qkv
-            h = add_to_residual(builder, layer.down, h, x, norm, codec_for(builder, *readers), layer.down_bias)
+            h = add_to_residual(
+                builder,
+                layer.down,
+                h,
+                x,
+                next_norm,
+                codec_for(builder, *next_weights),
+                bias=layer.down_bias,
+                scale=c.residual_scale,
+            )
         if not builder.outputs:
             return None
         logits = builder.logits(c.vocab)
-        project(builder, (self.head,), h, logits, c.vocab, outputs_only=True)
+        project(builder, (self.head,), h, logits, c.vocab, scale=1.0 / c.logit_scale, outputs_only=True)
         return logits
 
 
@@ -195,6 +236,12 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
             return None
         return await loader.joined_vector(list(zip(found, (size for _, size in sizes), strict=True)))
 
+    async def qk_norm() -> Norm | None:
+        if f"{prefix}attn_q_norm.weight" not in tensors:
+            return None
+        gains = [(take(name, c.heads.head_dim), c.heads.head_dim) for name in ("attn_q_norm", "attn_k_norm")]
+        return Norm(await loader.joined_vector(gains), c.eps)
+
     q = c.heads.count * c.heads.head_dim
     kv = c.heads.kv_count * c.heads.head_dim
     qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
@@ -203,6 +250,7 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
         attention_norm=await norm("attn_norm"),
         qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
         qkv_bias=await bias(("attn_q", q), ("attn_k", kv), ("attn_v", kv)),
+        qk_norm=await qk_norm(),
         output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
         output_bias=await bias(("attn_output", c.width)),
         feed_forward_norm=await norm("ffn_norm"),

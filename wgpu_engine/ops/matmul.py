@@ -86,9 +86,10 @@ def project(
     width: int,
     *,
     bias: Buffer | None = None,
+    scale: float = 1.0,
     outputs_only: bool = False,
 ) -> None:
-    """out = a @ weights.T (+ bias), f32 [rows, width] with rows padded to 16 bytes; weights lie one below the other.
+    """out = (a @ weights.T (+ bias)) * scale, f32 [rows, width] with rows padded to 16 bytes; weights lie one below the other.
 
     With `outputs_only` columns are the plan's outputs instead of its rows, and read the rows that they belong to.
     """
@@ -102,6 +103,7 @@ def project(
             "store",
             [("out", ("read_write", _FLOATS), out)],
             bias=bias,
+            scale=scale,
             gather=outputs_only,
             out_stride=row_floats(width),
             out_offset=offset,
@@ -135,9 +137,17 @@ def gated(
 
 @op
 def add_to_residual(
-    builder: PlanBuilder, weight: Weight, a: Activation, x: Buffer, norm: Norm, codec: Codec, bias: Buffer | None = None
+    builder: PlanBuilder,
+    weight: Weight,
+    a: Activation,
+    x: Buffer,
+    norm: Norm,
+    codec: Codec,
+    *,
+    bias: Buffer | None = None,
+    scale: float = 1.0,
 ) -> Activation:
-    """x += a @ weight.T (+ bias); returns the normed x for the next products, in `codec`."""
+    """x += (a @ weight.T (+ bias)) * scale; returns the normed x for the next products, in `codec`."""
     h = builder.activation(weight.features, codec, "normed")
     squares = builder.squares(weight.features)
     _matmul(
@@ -152,6 +162,7 @@ def add_to_residual(
             ("h", _activation_binding(codec), h),
         ],
         bias=bias,
+        scale=scale,
         out_codec=codec,
     )
     return Activation(h, weight.features, codec, squares, norm.eps)
@@ -169,6 +180,7 @@ def _matmul(
     bindings: list[_Binding],
     *,
     bias: Buffer | None = None,
+    scale: float = 1.0,
     gather: bool = False,
     **values: Any,
 ) -> None:
@@ -182,7 +194,7 @@ def _matmul(
     columns = builder.outputs if gather else builder.rows
     problem = Problem(weight.quant.name, a.codec, weight.features, weight.k, weight.ports, columns)
     variant = builder.tuning.get(problem) or variants(builder, problem)[0]
-    values |= {"epilogue": epilogue, "bias": bias is not None, "gather": gather}
+    values |= {"epilogue": epilogue, "bias": bias is not None, "scale": scale, "gather": gather}
 
     def dispatches(variant: Variant) -> list[Dispatch]:
         return [_dispatch(builder, weight, part, a, variant, columns, bindings, values) for part in weight.parts]

@@ -8,6 +8,7 @@ from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import PlanBuilder, ceil_div, op
 from wgpu_engine.ops.kv import KVCache
+from wgpu_engine.ops.weight import Norm
 
 _THREADS = 32
 
@@ -29,8 +30,21 @@ def angle_table(device: Device, frequencies: Sequence[float], positions: int, ma
 
 
 @op
-def rope_and_store(builder: PlanBuilder, qkv: Buffer, heads: Heads, angles: Buffer, cache: KVCache, layer: int) -> None:
-    """Rotates q and k within qkv f32 [rows, (heads + 2 * kv_heads) * head_dim] and writes k and v into the cache."""
+def rope_and_store(
+    builder: PlanBuilder,
+    qkv: Buffer,
+    heads: Heads,
+    angles: Buffer | None,
+    cache: KVCache,
+    layer: int,
+    qk_norm: Norm | None = None,
+) -> None:
+    """Rotates q and k within qkv f32 [rows, (heads + 2 * kv_heads) * head_dim] and writes k and v into the cache.
+
+    Without `angles` nothing is rotated. With `qk_norm`, whose gain f32 [2, head_dim] is that of queries and that of
+    keys, each head of them gets an RMS norm first.
+    """
+    optional = [buffer for buffer in (angles, qk_norm.gain if qk_norm else None) if buffer is not None]
     shader = builder.shader(
         "rope/rope.wgsl",
         "neox" if heads.neox else "norm",
@@ -38,8 +52,11 @@ def rope_and_store(builder: PlanBuilder, qkv: Buffer, heads: Heads, angles: Buff
         **cache.values(),
         rope_dim=heads.rope_dim,
         neox=heads.neox,
+        rotate=angles is not None,
+        qk_norm=qk_norm is not None,
+        eps=qk_norm.eps if qk_norm else 0.0,
         threads=_THREADS,
     )
-    threads = (heads.count + 2 * heads.kv_count) * (heads.head_dim // 4)
-    buffers = (builder.state, builder.slots, qkv, angles, cache.tables, cache.layers[layer])
-    builder.add(shader, buffers, (ceil_div(threads, _THREADS), builder.rows, 1))
+    clusters = heads.count + 2 * heads.kv_count
+    buffers = (builder.state, builder.slots, qkv, cache.tables, cache.layers[layer], *optional)
+    builder.add(shader, buffers, (ceil_div(8 * clusters, _THREADS), builder.rows, 1))

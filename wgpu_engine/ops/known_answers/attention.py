@@ -42,6 +42,8 @@ class _CacheView:
 
 async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
     qkv, heads, angles, cache, layer = (call.arguments[n] for n in ("qkv", "heads", "angles", "cache", "layer"))
+    qk_norm = call.arguments["qk_norm"]
+    gains = await trial.vector(qk_norm.gain, 2 * heads.head_dim) if qk_norm else []
     before = await trial.rows(qkv, len(stage.rows), heads.width)
     trial.run(call.dispatches)
     after = await trial.rows(qkv, len(stage.rows), heads.width)
@@ -49,7 +51,9 @@ async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
     view = await _CacheView.read(trial, places, cache, layer, heads)
     error = 0.0
     for row, old, new in zip(places, before, after, strict=True):
-        wanted = _rotated(old, heads, await _turns(trial, angles, heads, row.position))
+        if qk_norm:
+            old = _normed(old, heads, gains, qk_norm.eps)
+        wanted = _rotated(old, heads, await _turns(trial, angles, heads, row.position) if angles else [])
         size = max(map(abs, wanted))
         queries = heads.count * heads.head_dim
         error = max(error, largest_error(new[:queries], wanted[:queries], size))
@@ -88,6 +92,18 @@ def _attention(q: Sequence[float], heads: Heads, view: _CacheView, place: Row, h
     total = sum(weights)
     columns = list(zip(*values, strict=True))
     return [sum(map(mul, weights, column)) / total for column in columns], max(max(map(abs, v)) for v in values)
+
+
+def _normed(row: Sequence[float], heads: Heads, gains: Sequence[float], eps: float) -> list[float]:
+    """A row with an RMS norm of each head of queries and of keys."""
+    result = list(row)
+    size = heads.head_dim
+    for head in range(heads.count + heads.kv_count):
+        span = slice(head * size, (head + 1) * size)
+        factor = 1.0 / math.sqrt(sum(v * v for v in row[span]) / size + eps)
+        gain = gains[:size] if head < heads.count else gains[size:]
+        result[span] = [factor * g * v for g, v in zip(gain, row[span], strict=True)]
+    return result
 
 
 def _rotated(row: Sequence[float], heads: Heads, turns: Sequence[complex]) -> list[float]:

@@ -32,16 +32,16 @@ async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
     weights, a, out, width = (call.arguments[name] for name in ("weights", "a", "out", "width"))
     sources = stage.sources(call.arguments["outputs_only"])
     inputs = await _inputs(trial, a, sources)
-    biases = await _biases(trial, call, width)
+    biases, scale = await _biases(trial, call, width), call.arguments["scale"]
     trial.run(call.dispatches)
     found = await trial.rows(out, len(sources), width)
     offset, error = 0, 0.0
     for weight in weights:
         sums = await _sums(trial, weight, inputs)
         for column, row in enumerate(found):
-            wanted = [products[column][0] + biases[offset + feature] for feature, products in sums.items()]
+            wanted = [scale * (products[column][0] + biases[offset + f]) for f, products in sums.items()]
             values = [row[offset + feature] for feature in sums]
-            error = max(error, largest_error(values, wanted, _size(sums, column)))
+            error = max(error, largest_error(values, wanted, scale * _size(sums, column)))
         offset += weight.features
     return error
 
@@ -73,15 +73,15 @@ async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
 async def add_to_residual(trial: Trial, stage: Stage, call: OpCall) -> float:
     weight, a, x = (call.arguments[name] for name in ("weight", "a", "x"))
     inputs = await _inputs(trial, a, range(len(stage.rows)))
-    biases = await _biases(trial, call, weight.features)
+    biases, scale = await _biases(trial, call, weight.features), call.arguments["scale"]
     sums = await _sums(trial, weight, inputs)
     before = await trial.rows(x, len(stage.rows), weight.features)
     trial.run(call.dispatches)
     after = await trial.rows(x, len(stage.rows), weight.features)
     error = 0.0
     for column, (old, new) in enumerate(zip(before, after, strict=True)):
-        wanted = [old[feature] + sums[feature][column][0] + biases[feature] for feature in sums]
-        size = max(_size(sums, column), *(abs(old[feature]) for feature in sums))
+        wanted = [old[feature] + scale * (sums[feature][column][0] + biases[feature]) for feature in sums]
+        size = max(scale * _size(sums, column), *(abs(old[feature]) for feature in sums))
         error = max(error, largest_error([new[feature] for feature in sums], wanted, size))
     return max(error, await _normed_error(trial, after, call.result, call.arguments["norm"].gain))
 

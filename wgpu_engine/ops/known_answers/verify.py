@@ -37,7 +37,8 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
     """What to call the kernels of a call: the op, and what tells its forms apart."""
     arguments = call.arguments
     if call.op == "rope_and_store":
-        return f"rope {'neox' if arguments['heads'].neox else 'norm'} {arguments['cache'].kv_type}"
+        kind = "none" if arguments["angles"] is None else "neox" if arguments["heads"].neox else "norm"
+        return f"rope {kind} {arguments['cache'].kv_type}{' with norm' if arguments['qk_norm'] else ''}"
     if call.op == "attend":
         split = " split" if len(call.dispatches) > 1 else ""
         return f"attention {arguments['cache'].kv_type}{split} {PRECISIONS[arguments['codec']]}"
