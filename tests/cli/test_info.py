@@ -108,6 +108,18 @@ def test_shows_what_it_can_of_a_model_that_does_not_run(cli: Cli, tmp_path: Path
     assert result.exit_code == 0 and "does not run" in result.stdout
 
 
+@pytest.mark.usefixtures("adapter")
+def test_a_folder(cli: Cli, tiny_folder: Callable[..., Path]) -> None:
+    path = tiny_folder(dtype="BF16")
+    report = json.loads(cli("info", str(path), "--json").stdout)
+    assert report["supported"] is True and report["memory"]["fits"] is True
+    assert (report["path"], report["name"], report["architecture"]) == (str(path), path.name, "llama")
+    assert (report["context"], report["tensors"]["BF16"]["count"], report["tensors"]["F32"]["count"]) == (512, 9, 3)
+    assert report["file_bytes"] > sum(each["bytes"] for each in report["tensors"].values())
+    result = cli("info", str(path.parent))
+    assert result.exit_code == 2 and "folder without config.json" in result.stderr
+
+
 @pytest.mark.parametrize("arguments", [["--json"], []])
 def test_refuses_what_is_no_model(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
     path = tmp_path / "page.gguf"

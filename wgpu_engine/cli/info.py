@@ -20,11 +20,11 @@ def info(options: ModelOptions, model: ModelName = "smollm2", as_json: AsJson = 
       wgpu-engine info ./model.gguf --ctx-size 8192 --kv-type f32
       wgpu-engine info smollm2 --json
     """
-    from wgpu_engine.files.model_file import open_model
+    from wgpu_engine.files.opening import open_any
     from wgpu_engine.files.store import Store
     from wgpu_engine.platform.drive import drive
 
-    with drive(open_model(Store().find(model))) as file:
+    with drive(open_any(Store().find(model))) as file:
         report = _describe(file, options)
     if as_json:
         terminal.write_json(report)

@@ -18,8 +18,9 @@ from wgpu_engine.engine.memory import check_budget, context_size, footprint, mem
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.tuning import load_tuning, save_tuning
 from wgpu_engine.engine.turns import Turns
-from wgpu_engine.errors import ModelFileError, RequestError
-from wgpu_engine.files.model_file import ModelFile, open_model
+from wgpu_engine.errors import RequestError
+from wgpu_engine.files.model_file import ModelFile
+from wgpu_engine.files.opening import open_any
 from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.gpu.native import open_device
@@ -31,10 +32,8 @@ from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
 from wgpu_engine.text.chat_template import ChatTemplate
 from wgpu_engine.text.detokenizer import Detokenizer
+from wgpu_engine.text.opening import open_tokenizer
 from wgpu_engine.text.stop import StopStrings
-from wgpu_engine.text.tokenizer import Tokenizer
-from wgpu_engine.text.tokenizer_json import tokenizer_json
-from wgpu_engine.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +61,7 @@ class LLM:
     One answer is made at a time: other threads and tasks wait for their turn.
 
     Args:
-        model: path of a GGUF file, or name of a model in the store.
+        model: path of a GGUF file or of a folder of safetensors, or name of a model in the store.
         device: index of an adapter, or text of its name; by default the most capable kind.
         precision: "fast" quantizes activations to int8 for quantized weights, "exact" keeps floats.
         ctx_size: positions of prompt and answer together; by default the model's own, up to 4096.
@@ -97,7 +96,7 @@ class LLM:
         self._closed = False
         self._device = drive(open_device(device))
         try:
-            with drive(open_model(self.path)) as file:
+            with drive(open_any(self.path)) as file:
                 drive(self._load(file, precision, ctx_size, kv_type, memory_budget, progress))
         except BaseException:
             self._device.close()
@@ -116,14 +115,8 @@ class LLM:
         self.ctx_size = context_size(self.description, ctx_size)
         need = footprint(self.description, file.tensor_bytes, self.ctx_size, kv_type)
         check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
-        vocabulary = Vocabulary.from_metadata(file.metadata)
-        if len(vocabulary) != self.description.vocab:
-            raise ModelFileError(
-                f"the vocabulary has {len(vocabulary)} tokens and the model {self.description.vocab} embeddings: "
-                "convert or download the model again"
-            )
-        self.tokenizer = Tokenizer(vocabulary, TokenizersEncoder(tokenizer_json(vocabulary)))
-        self.chat_template = ChatTemplate.from_metadata(file.metadata, vocabulary)
+        self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
+        self.chat_template = ChatTemplate.from_metadata(file.metadata, self.tokenizer.vocabulary)
         done = 0
 
         def advance(count: int) -> None:

@@ -25,7 +25,7 @@ def guess(prefix: bytes, size: int) -> str:
     if prefix.startswith(_OLD_GGML):
         return "it is a GGML file from before GGUF; get a newer conversion of the model"
     if prefix[8:9] == b"{" and 2 <= header <= size - 8:
-        return "it looks like safetensors; convert it with llama.cpp's convert_hf_to_gguf.py"
+        return "it looks like safetensors; give the folder that holds it and its config.json"
     if prefix.startswith((b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"BZh", b"7z\xbc\xaf")):
         return "it is compressed; unpack it first"
     if text.startswith((b"{", b"[")):

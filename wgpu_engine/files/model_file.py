@@ -1,4 +1,4 @@
-"""A model on the disk: one GGUF file, or one that was split into parts."""
+"""A model on the disk: one GGUF file, or one that was split into parts; a folder becomes the same (`hf_folder.py`)."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ModelFile:
     """An open model: its metadata, and where the bytes of each tensor are. A context manager that closes it."""
 
     path: Path
-    """the file, or the first part"""
+    """the file, the first part, or the folder"""
     metadata: dict[str, Value]
     tensors: dict[str, TensorInfo]
     sources: tuple[FileSource, ...]

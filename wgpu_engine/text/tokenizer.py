@@ -32,7 +32,7 @@ class Tokenizer:
         Raises:
             RequestError: the text is no valid Unicode, or longer than MAX_CHARACTERS.
         """
-        _check(text)
+        check_text(text)
         vocabulary = self.vocabulary
         special = self._all_special if parse_special else self._user_defined
         ids: list[int] = []
@@ -87,7 +87,7 @@ class Tokenizer:
         return SpecialTokens(ids, vocabulary.strip_after_ids)
 
 
-def _check(text: str) -> None:
+def check_text(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise RequestError(
             f"the text has {len(text):,} characters, more than the {MAX_CHARACTERS:,} encoded at once: split it"

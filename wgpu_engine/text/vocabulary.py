@@ -110,7 +110,7 @@ class Vocabulary:
             named["eot"] = next((id_of[text] for text in END_OF_TURN if text in id_of), None)
         if named["eom"] is None:
             named["eom"] = id_of.get(END_OF_MESSAGE)
-        end_ids = _end_ids(id_of, types, (named["eos"], named["eot"], named["eom"]))
+        end_ids = end_ids_of(id_of, types, (named["eos"], named["eot"], named["eom"]))
         for index in (*end_ids, *(id_of[text] for text in FILL_TEXTS if text in id_of)):
             types[index] = TokenType.CONTROL
 
@@ -263,7 +263,7 @@ def _flag(metadata: Metadata, name: str, default: bool) -> bool:
     return value
 
 
-def _end_ids(id_of: Mapping[str, int], types: Sequence[int], named: Sequence[int | None]) -> frozenset[int]:
+def end_ids_of(id_of: Mapping[str, int], types: Sequence[int], named: Sequence[int | None]) -> frozenset[int]:
     texts = [text for text in END_TEXTS if text in id_of]
     if any(pair <= set(texts) for pair in END_IS_NOT_LAST):
         texts = [text for text in texts if text != "<|end|>"]

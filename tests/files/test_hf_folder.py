@@ -1,0 +1,289 @@
+"""Folders as Hugging Face publishes them become what GGUF files are; what can't is refused by name."""
+
+import json
+import math
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wgpu_engine.errors import EngineError, ModelFileError, UnsupportedModelError
+from wgpu_engine.files.hf_names import FAMILIES
+from wgpu_engine.files.model_file import ModelFile
+from wgpu_engine.files.opening import open_any
+from wgpu_engine.files.store import Store
+from wgpu_engine.platform.drive import drive
+
+Write = Callable[..., Path]
+
+
+def opened(path: Path) -> ModelFile:
+    return drive(open_any(path))
+
+
+def refusal(path: Path, kind: type[EngineError] = ModelFileError) -> str:
+    with pytest.raises(kind) as caught:
+        opened(path)
+    text = str(caught.value)
+    assert "\n" not in text and ". " not in text
+    assert 20 < len(text) < 500
+    return text
+
+
+def values_of(model: ModelFile, name: str) -> list[float]:
+    tensor = model.tensors[name]
+    data = drive(tensor.source.read(tensor.offset, tensor.nbytes))
+    return list(struct.unpack(f"<{len(data) // 4}f", data))
+
+
+@pytest.mark.parametrize("shards", [0, 1, 3])
+def test_names_and_settings_are_those_of_gguf(tiny_folder: Write, shards: int) -> None:
+    norm = np.arange(32, dtype=np.float32)
+    path = tiny_folder(shards=shards, tensors={"model.norm.weight": norm})
+    with opened(path) as model:
+        assert sorted(model.tensors) == sorted(
+            ["token_embd.weight", "output_norm.weight", "output.weight"]
+            + [f"blk.0.attn_{part}.weight" for part in ("norm", "q", "k", "v", "output")]
+            + [f"blk.0.ffn_{part}.weight" for part in ("norm", "gate", "up", "down")]
+        )
+        assert model.tensors["blk.0.ffn_down.weight"].shape == (32, 64)
+        assert model.tensors["blk.0.ffn_down.weight"].name == "blk.0.ffn_down.weight"
+        assert values_of(model, "output_norm.weight") == norm.tolist()
+        found = {key.removeprefix("llama."): value for key, value in model.metadata.items() if key.startswith("llama.")}
+        assert found == {
+            "block_count": 1,
+            "context_length": 512,
+            "embedding_length": 32,
+            "feed_forward_length": 64,
+            "attention.head_count": 2,
+            "attention.head_count_kv": 1,
+            "attention.key_length": 16,
+            "attention.value_length": 16,
+            "attention.layer_norm_rms_epsilon": 1e-6,
+            "rope.freq_base": 10000.0,
+            "rope.dimension_count": 16,
+            "rope.pairs": "halves",
+        }
+        assert model.metadata["general.name"] == path.name
+        assert model.path == path
+        assert model.file_bytes == sum(file.stat().st_size for file in path.glob("*.safetensors"))
+        assert model.tensor_bytes == sum(tensor.nbytes for tensor in model.tensors.values())
+    with pytest.raises(ModelFileError, match="open it again"):
+        drive(model.sources[0].read(0, 1))
+
+
+@pytest.mark.parametrize("dtype", ["F16", "BF16"])
+def test_halves_stay_as_they_are(tiny_folder: Write, dtype: str) -> None:
+    with opened(tiny_folder(dtype=dtype)) as model:
+        assert model.tensors["blk.0.attn_q.weight"].type.name == dtype
+        assert model.tensors["blk.0.attn_q.weight"].nbytes == 2 * 32 * 32
+        assert model.tensors["output_norm.weight"].type.name == "F32"
+
+
+def test_the_store_finds_folders(tiny_folder: Write) -> None:
+    path = tiny_folder()
+    assert Store().find(path) == Store().find(str(path)) == path
+
+
+def test_a_tied_head_is_left_out(tiny_folder: Write) -> None:
+    assert "output.weight" not in opened(tiny_folder(config={"tie_word_embeddings": True})).tensors
+    tied = {"tie_word_embeddings": True}
+    assert "output.weight" not in opened(tiny_folder(config=tied, tensors={"lm_head.weight": None})).tensors
+    assert "output head is missing" in refusal(tiny_folder(tensors={"lm_head.weight": None}))
+
+
+def test_biases_and_what_is_not_needed(tiny_folder: Write) -> None:
+    layer = "model.layers.0.self_attn."
+    more = {f"{layer}q_proj.bias": np.zeros(32, np.float32), f"{layer}rotary_emb.inv_freq": np.zeros(8, np.float32)}
+    tensors = opened(tiny_folder(tensors=more)).tensors
+    assert tensors["blk.0.attn_q.bias"].shape == (32,)
+    assert not any("freq" in name for name in tensors)
+
+
+@pytest.mark.parametrize("layout", ["rope_parameters", "rope_scaling"])
+def test_rope_scalings(tiny_folder: Write, layout: str) -> None:
+    def config(**scaling: Any) -> dict[str, Any]:
+        if layout == "rope_parameters":
+            return {"rope_theta": None, "rope_parameters": {"rope_theta": 500000.0, **scaling}}
+        return {"rope_theta": 500000.0, "rope_scaling": scaling}
+
+    linear = opened(tiny_folder(config=config(rope_type="linear", factor=4.0)))
+    assert linear.metadata["llama.rope.freq_base"] == 500000.0
+    assert linear.metadata["llama.rope.scaling.type"] == "linear"
+    assert linear.metadata["llama.rope.scaling.factor"] == 4.0
+    assert "rope_freqs.weight" not in linear.tensors
+
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
+    model = opened(tiny_folder(config=config(rope_type="llama3", **scaling)))
+    factors = values_of(model, "rope_freqs.weight")
+    waves = [2 * math.pi * 500000.0 ** (2 * i / 16) for i in range(8)]
+    for factor, wave in zip(factors, waves, strict=True):
+        if wave < 128 / 4:
+            assert factor == 1
+        elif wave > 128:
+            assert factor == 8
+        else:
+            part = (128 / wave - 1) / 3
+            assert 1 < factor < 8
+            assert factor == pytest.approx(1 / ((1 - part) / 8 + part), rel=1e-6)
+    assert factors == sorted(factors) and len(set(factors)) > 2
+
+    for kind in ("yarn", "dynamic", "longrope"):
+        text = refusal(tiny_folder(config=config(rope_type=kind, factor=2.0)), UnsupportedModelError)
+        assert f"'{kind}'" in text
+    assert "low_freq_factor" in refusal(
+        tiny_folder(config=config(rope_type="llama3", **scaling | {"low_freq_factor": 4.0}))
+    )
+    assert "doesn't say factor" in refusal(tiny_folder(config=config(type="linear")))
+
+
+def test_windows_that_limit_are_refused(tiny_folder: Write) -> None:
+    mistral = {"architectures": ["MistralForCausalLM"]}
+    assert opened(tiny_folder(config=mistral | {"sliding_window": None})).metadata["general.architecture"] == "llama"
+    opened(tiny_folder(config=mistral | {"sliding_window": 512}))
+    assert "window of 511" in refusal(tiny_folder(config=mistral | {"sliding_window": 511}), UnsupportedModelError)
+    opened(tiny_folder(config=mistral))  # transformers' default, 4096, is more than the context
+    assert "4096" in refusal(tiny_folder(config=mistral | {"max_position_embeddings": 8192}), UnsupportedModelError)
+    qwen = {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 16}
+    assert opened(tiny_folder(config=qwen)).metadata["general.architecture"] == "qwen2"
+    assert "window of 16" in refusal(tiny_folder(config=qwen | {"use_sliding_window": True}), UnsupportedModelError)
+
+
+def test_names_what_is_not_supported(tiny_folder: Write) -> None:
+    text = refusal(tiny_folder(config={"architectures": ["MambaForCausalLM"]}), UnsupportedModelError)
+    assert "'MambaForCausalLM'" in text and "LlamaForCausalLM, MistralForCausalLM" in text
+    assert "'gelu'" in refusal(tiny_folder(config={"hidden_act": "gelu"}), UnsupportedModelError)
+    for method in ("fp8", "gptq", "awq"):
+        config = {"quantization_config": {"quant_method": method}}
+        assert f"'{method}'" in refusal(tiny_folder(config=config), UnsupportedModelError)
+    for dtype, name in ((np.uint8, "F8_E4M3"), (np.int32, "I32")):
+        tensors = {"model.layers.0.self_attn.q_proj.weight": np.zeros((32, 32), dtype)}
+        text = refusal(tiny_folder(tensors=tensors), UnsupportedModelError)
+        assert f"q_proj.weight' is of type {name}, and those supported are F32, F16, BF16" in text
+    for name in ("model.layers.0.self_attn.q_norm.weight", "model.layers.0.input_layernorm.bias", "x", "lm_head.*"):
+        text = refusal(tiny_folder(tensors={name: np.ones(32, np.float32)}), UnsupportedModelError)
+        assert f"{name}'" in text
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        ({"hidden_size": None}, "doesn't say hidden_size"),
+        ({"hidden_size": "32"}, "'32' for hidden_size"),
+        ({"num_hidden_layers": True}, "'True' for num_hidden_layers"),
+        ({"num_hidden_layers": [[1]]}, "num_hidden_layers"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps"),
+        ({"head_dim": 1 << 30}, "heads have"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings"),
+        ({"architectures": "LlamaForCausalLM"}, "architectures"),
+        ({"rope_scaling": 3}, "rope_scaling"),
+    ],
+)
+def test_refuses_settings_that_cannot_be(tiny_folder: Write, config: dict[str, Any], match: str) -> None:
+    assert match in refusal(tiny_folder(config=config))
+
+
+def test_refuses_folders_that_lack_something(tiny_folder: Write, tmp_path: Path) -> None:
+    assert "without config.json" in refusal(tmp_path)
+    (tmp_path / "a.gguf").touch()
+    assert "a.gguf" in refusal(tmp_path)
+    path = tiny_folder()
+    (path / "model.safetensors").rename(path / "other.safetensors")
+    opened(path)
+    (path / "more.safetensors").touch()
+    assert "2 .safetensors files and no model.safetensors.index.json" in refusal(path)
+    path = tiny_folder(shards=3)
+    (path / "model-00002-of-00003.safetensors").unlink()
+    assert "lacks 'model-00002-of-00003.safetensors'" in refusal(path)
+    (path / "model.safetensors.index.json").unlink()
+    (path / "model-00001-of-00003.safetensors").unlink()
+    (path / "model-00003-of-00003.safetensors").unlink()
+    assert "no .safetensors files" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "match"),
+    [
+        ("config.json", "[]", "no JSON object"),
+        ("config.json", "{", "no JSON object"),
+        ("config.json", "[" * 100_000, "no JSON object"),
+        ("tokenizer_config.json", '"x"', "no JSON object"),
+        ("generation_config.json", "", "no JSON object"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "../model.safetensors"}}, "file names"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "/model.safetensors"}}, "file names"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "..\\model.safetensors"}}, "file names"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "x" * 5000 + ".safetensors"}}, "file names"),
+        ("model.safetensors.index.json", {"weight_map": {"a": ["model.safetensors"]}}, "file names"),
+        ("model.safetensors.index.json", {"weight_map": []}, "file names"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "model.safetensors"}}, "lacks the tensor 'a'"),
+    ],
+)
+def test_refuses_files_that_cannot_be(tiny_folder: Write, file: str, content: Any, match: str) -> None:
+    assert match in refusal(tiny_folder(files={file: content}))
+
+
+def test_refuses_text_that_is_none(tiny_folder: Write) -> None:
+    path = tiny_folder()
+    (path / "tokenizer.json").write_bytes(b"\xff\xfe")
+    assert "isn't UTF-8" in refusal(path)
+    (path / "tokenizer.json").unlink()
+    (path / "tokenizer.json").mkdir()
+    assert "is a folder" in refusal(path)
+
+
+def test_empty_and_doubled_tensors(tiny_folder: Write) -> None:
+    assert "empty tensor" in refusal(tiny_folder(tensors={"model.norm.weight": np.ones(0, np.float32)}))
+    path = tiny_folder(shards=1)
+    index = path / "model.safetensors.index.json"
+    names = json.loads(index.read_text())
+    del names["weight_map"]["lm_head.weight"]
+    index.write_text(json.dumps(names))
+    assert "output head is missing" in refusal(path), "what the index leaves out isn't there"
+
+
+def test_takes_the_tokenizers_files_along(tiny_folder: Write) -> None:
+    files = {
+        "tokenizer.json": {"model": {}},
+        "tokenizer_config.json": {
+            "bos_token": {"content": "<s>"},
+            "eos_token": "</s>",
+            "add_bos_token": False,
+            "chat_template": "old",
+        },
+        "generation_config.json": {"eos_token_id": [7, 8, -1, "x", True]},
+    }
+    metadata = opened(tiny_folder(files=files)).metadata
+    assert metadata["tokenizer.huggingface.json"] == '{"model": {}}'
+    assert metadata["tokenizer.huggingface.bos_token"] == "<s>"
+    assert metadata["tokenizer.huggingface.eos_token"] == "</s>"
+    assert metadata["tokenizer.huggingface.add_bos_token"] is False
+    assert metadata["tokenizer.huggingface.end_ids"] == [7, 8, 2]
+    assert metadata["tokenizer.chat_template"] == "old"
+    assert "tokenizer.ggml.model" not in metadata
+    metadata = opened(tiny_folder(files=files | {"chat_template.jinja": "new"})).metadata
+    assert metadata["tokenizer.chat_template"] == "new"
+    assert opened(tiny_folder()).metadata["tokenizer.ggml.model"] == "none"
+
+
+def test_every_family_names_all_its_tensors_once() -> None:
+    for family in FAMILIES.values():
+        found = [name for name in family.names.values() if name]
+        assert len(found) == len(set(found))
+        for name, wanted in family.names.items():
+            real = name.replace("#", "31").replace("*", "weight")
+            assert family.translate(real) == wanted.replace("#", "31").replace("*", "weight")
+            if "#" in name:
+                assert family.translate(real.replace("31", "031")) is None
+                assert family.translate(name) is None
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", ["llama", "llama3-rope", "qwen2"])
+def test_opens_folders_of_transformers(conformance: Path, name: str) -> None:
+    with opened(conformance / "architectures" / name) as model:
+        assert model.metadata["tokenizer.huggingface.end_ids"] == [2, 2]
+        assert ("rope_freqs.weight" in model.tensors) == (name == "llama3-rope")
+        assert len(model.tensors) - (name == "llama3-rope") == (27 if name == "qwen2" else 21)

@@ -1,0 +1,270 @@
+"""Tokenizers by a model's own tokenizer.json, beside the library that defines the format."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Library
+from tokenizers.models import BPE, Unigram, WordPiece
+
+from wgpu_engine.errors import EngineError, ModelFileError, RequestError, UnsupportedModelError
+from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
+from wgpu_engine.text.opening import open_tokenizer
+from wgpu_engine.text.tokenizer import Tokenizer
+from wgpu_engine.text.vocabulary import BYTE_OF_LETTER, TokenType
+
+TEXTS = (
+    "",
+    " ",
+    "the then",
+    "  two  spaces ",
+    "größe 🦙\n\tx",
+    "<s> the</s>the <s>",
+    "<|tool|> the",
+    "a<0x41>b",
+    "\u00a0\u2581▁ the",
+)
+SPECIAL = ("<unk>", "<s>", "</s>")
+
+
+def added(library: Library, first: str | None = "<s>", last: str | None = None) -> Library:
+    """With special tokens, one that isn't special, and what goes round a text."""
+    library.add_special_tokens([AddedToken(text, normalized=False) for text in SPECIAL])
+    library.add_tokens([AddedToken("<|tool|>", normalized=False, rstrip=True)])
+    if first or last:
+        single = " ".join(text for text in (first, "$A", last) if text)
+        ids = [(text, library.token_to_id(text)) for text in (first, last) if text]
+        library.post_processor = processors.TemplateProcessing(single=single, special_tokens=ids)
+    return library
+
+
+def byte_level(**ends: str | None) -> Library:
+    letters = list(BYTE_OF_LETTER)
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("<", "s"), ("<s", ">")]
+    tokens = [*SPECIAL, *letters, *(left + right for left, right in merges if left + right != "<s>")]
+    library = Library(BPE({text: index for index, text in enumerate(tokens)}, merges))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    return added(library, **ends)
+
+
+def sentence_piece(space: str = "Prepend", **ends: str | None) -> Library:
+    pieces = ["▁", *"thena", "th", "the", "▁the", "▁a"]
+    merges = [("t", "h"), ("th", "e"), ("▁", "the"), ("▁", "a")]
+    tokens = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    vocab = {text: index for index, text in enumerate(tokens)}
+    library = Library(BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if space == "Prepend":
+        library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    else:
+        library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=space, split=False)
+    library.decoder = decoders.Sequence(steps if space == "never" else [*steps, decoders.Strip(" ", 1, 0)])
+    return added(library, **ends)
+
+
+def word_piece() -> Library:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "##n", "##the", ",", "a", "größe"]
+    library = Library(WordPiece({text: index for index, text in enumerate(tokens)}, unk_token="[UNK]"))
+    library.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    library.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    library.decoder = decoders.WordPiece()
+    return library
+
+
+KINDS: dict[str, Callable[..., Library]] = {
+    "byte-level": byte_level,
+    "SentencePiece": sentence_piece,
+    "SentencePiece, a space first": lambda **ends: sentence_piece("first", **ends),
+    "SentencePiece, a space always": lambda **ends: sentence_piece("always", **ends),
+    "SentencePiece, no space": lambda **ends: sentence_piece("never", **ends),
+}
+
+
+def open_(library: Library | str, size: int | None = None, **metadata: Any) -> Tokenizer:
+    text = library if isinstance(library, str) else library.to_str()
+    keys = {f"tokenizer.huggingface.{key}": value for key, value in metadata.items()}
+    length = size or (300 if isinstance(library, str) else library.get_vocab_size())
+    return open_tokenizer({"tokenizer.huggingface.json": text, **keys}, length, TokenizersEncoder)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_encodes_as_the_library(kind: str, text: str) -> None:
+    library = KINDS[kind]()
+    tokenizer = open_(library)
+    assert tokenizer.encode(text, add_special=False) == library.encode(text, add_special_tokens=False).ids
+    wanted = library.encode(text).ids
+    if text.startswith("<s>"):
+        wanted = wanted[1:]  # the text brings its own
+    assert tokenizer.encode(text) == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.text(st.sampled_from("then a▁<s>/|ol0x41é🦙\n\0") | st.characters(exclude_categories=["Cs"]), max_size=20)
+)
+def test_round_trip(kind: str, text: str) -> None:
+    """What is a special token in the text comes back as it was written; a ▁ is a space to SentencePiece."""
+    tokenizer = open_(KINDS[kind]())
+    found = tokenizer.decode(tokenizer.encode(text, add_special=False, parse_special=False), skip_special=False)
+    if kind == "byte-level":
+        assert found == text or "<|tool|>" in text
+    elif kind == "SentencePiece":
+        assert found == text.replace("▁", " ") or "<|tool|>" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decodes_as_the_library(kind: str) -> None:
+    library = KINDS[kind]()
+    tokenizer = open_(library)
+    chance = random.Random(5)
+    vocabulary = tokenizer.vocabulary
+    plain = [
+        index
+        for index, text in enumerate(vocabulary.tokens)
+        # bytes of which no character is made: the library gives up the characters beside them
+        if vocabulary.types[index] in (TokenType.NORMAL, TokenType.BYTE)
+        and not text.startswith(tuple(f"<0x{digit}" for digit in "89ABCDEF"))
+    ]
+    for _ in range(50):
+        ids = chance.choices(plain, k=8)
+        assert tokenizer.decode(ids) == library.decode(ids)
+
+
+def test_text_from_outside_makes_no_special_tokens() -> None:
+    for kind, make in KINDS.items():
+        tokenizer = open_(make())
+        special = {tokenizer.vocabulary.id_of[text] for text in ("<s>", "</s>")}
+        for text in ("<s>", "a</s>", "</s><s>the"):
+            assert special & set(tokenizer.encode(text, add_special=False)), kind
+            assert not special & set(tokenizer.encode(text, add_special=False, parse_special=False)), kind
+        tool = tokenizer.vocabulary.id_of["<|tool|>"]
+        assert tool in tokenizer.encode("<|tool|>", parse_special=False), "it is user-defined"
+
+
+def test_what_goes_round_a_text() -> None:
+    the = byte_level().token_to_id("the")
+    assert open_(byte_level()).encode("the") == [1, the]
+    assert open_(byte_level(), add_bos_token=False).encode("the") == [the]
+    assert open_(byte_level(last="</s>")).encode("the") == [1, the, 2]
+    assert open_(byte_level(first=None)).encode("the") == [the]
+    assert open_(byte_level(first=None), add_bos_token=True, bos_token="<s>").encode("the") == [1, the]
+    assert open_(byte_level(first=None), add_bos_token=True).encode("the") == [the], "nobody says which"
+    assert open_(byte_level()).encode("<s>the") == [1, the]
+
+
+def test_neither_truncates_nor_pads() -> None:
+    library = byte_level()
+    library.enable_truncation(3)
+    library.enable_padding(length=64)
+    assert len(open_(library).encode("xyz" * 5)) == 16
+
+
+def test_ids_with_a_meaning() -> None:
+    size = byte_level().get_vocab_size()
+    vocabulary = open_(byte_level(), size + 3, eos_token="</s>", end_ids=[5, 10**6, "x"], bos_token_id=7).vocabulary
+    assert len(vocabulary) == size + 3
+    assert vocabulary.eos_id == 2 and vocabulary.bos_id == 1
+    assert vocabulary.end_ids == {2, 5}
+    assert vocabulary.types[size - 1] == TokenType.USER_DEFINED
+    assert vocabulary.types[0] == vocabulary.types[5] == TokenType.CONTROL
+    tokenizer = open_(byte_level(), size + 3)
+    assert tokenizer.decode([size + 1]) == "", "an embedding without a token has no text"
+
+
+def test_word_piece() -> None:
+    library = word_piece()
+    tokenizer = open_(library)
+    assert tokenizer.vocabulary.kind == "bert"
+    for text in ("The, then thethe größe", "x [SEP]", "[CLS] the"):
+        assert tokenizer.encode(text, add_special=False) == library.encode(text, add_special_tokens=False).ids
+    assert tokenizer.encode("The then") == [2, 4, 4, 5, 3]
+    assert tokenizer.decode(tokenizer.encode("the then größe")) == "the then größe"
+    assert not {2, 3} & set(tokenizer.encode("[SEP]", add_special=False, parse_special=False))
+
+
+def test_a_model_without_tokenizer() -> None:
+    metadata = {"tokenizer.ggml.model": "none", "tokenizer.huggingface.end_ids": [3, 99]}
+    tokenizer = open_tokenizer(metadata, 10, TokenizersEncoder)
+    assert len(tokenizer.vocabulary) == 10
+    assert tokenizer.vocabulary.end_ids == {3}
+    for call in (lambda: tokenizer.encode("x"), lambda: tokenizer.decode([1])):
+        with pytest.raises(RequestError, match="no tokenizer: give token ids"):
+            call()
+
+
+def changed(**model: Any) -> str:
+    document = json.loads(byte_level().to_str())
+    document["model"] |= model
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "no JSON object"),
+        ("[]", "no JSON object"),
+        ('{"model": 3}', "no JSON object with a model"),
+        ("[" * 100_000, "no JSON object"),
+        (changed(vocab=[["a", 1]]), "vocab"),
+        (changed(vocab={"a": "1"}), "vocab"),
+        (changed(vocab={"a": 1, "b": 1}), "twice"),
+        (changed(vocab={"a": 1 << 40}), "embeddings"),
+        (changed(vocab={"a": -1}), "embeddings"),
+        (changed(merges=[["x", "yz"]]), "can't be used"),
+        (byte_level().to_str().replace('"special":true', '"special":1'), "added_tokens"),
+        (byte_level().to_str().replace('"added_tokens":[', '"added_tokens":[1,'), "added_tokens"),
+    ],
+)
+def test_refuses_what_cannot_be(text: str, match: str) -> None:
+    with pytest.raises(ModelFileError, match=match) as caught:
+        open_(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_kinds_that_are_not_supported() -> None:
+    with pytest.raises(UnsupportedModelError, match="'Unigram'"):
+        open_(Library(Unigram([("a", 0.0)])))
+
+
+def test_old_files_leave_the_kind_out() -> None:
+    document = json.loads(byte_level().to_str())
+    del document["model"]["type"]
+    assert open_(json.dumps(document)).encode("the") == open_(byte_level()).encode("the")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_survives_changed_files(data: st.DataObject) -> None:
+    """A piece of JSON anywhere is replaced by another."""
+    document = json.loads(data.draw(st.sampled_from(DOCUMENTS)))
+    place: Any = document
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(place[key], dict | list) or not place[key] or data.draw(st.booleans()):
+            break
+        place = place[key]
+    place[key] = data.draw(
+        st.none() | st.booleans() | st.integers(-2, 400) | st.sampled_from(["", "the", "BPE", [], {}, [1]])
+    )
+    try:
+        tokenizer = open_(json.dumps(document))
+        for special in (True, False):
+            ids = tokenizer.encode("the <s>then", parse_special=special)
+            assert all(0 <= index < 300 for index in ids)
+            tokenizer.decode(ids)
+    except EngineError as error:
+        assert len(str(error).splitlines()) == 1
+
+
+DOCUMENTS = [byte_level().to_str(), sentence_piece().to_str(), word_piece().to_str()]

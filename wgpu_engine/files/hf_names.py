@@ -1,0 +1,144 @@
+"""Which architectures of Hugging Face folders can be loaded: names of tensors and settings, translated to GGUF's.
+
+To add one, add a table of its tensors and an entry of FAMILIES; nothing else in this room needs a change. What the
+models' own code (`wgpu_engine/models`) sees is then the same as from a GGUF file. GGUF's names: gguf-py,
+tensor_mapping.py and constants.py.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.files.gguf_window import Value, show
+from wgpu_engine.files.hf_config import HFConfig
+from wgpu_engine.files.hf_rope import rope_settings
+
+_LONGEST_HEAD = 1 << 12
+_NUMBER = re.compile(r"(?<=\.)(?:0|[1-9][0-9]{0,5})(?=\.)")
+
+
+@dataclass(frozen=True)
+class Family:
+    """What architectures of the same layout share."""
+
+    architecture: str
+    """`general.architecture` in GGUF"""
+    names: Mapping[str, str]
+    """GGUF's name of each tensor: `#` is a number, the last `*` is `weight` or `bias`; empty for what isn't needed"""
+    settings: Callable[[HFConfig], dict[str, Value]]
+    """GGUF's settings, without the architecture's prefix; refuses what would be computed wrongly"""
+    tied: bool = False
+    """whether the output head is the embedding where the configuration doesn't say"""
+
+    def translate(self, name: str) -> str | None:
+        """GGUF's name of a tensor: empty where it isn't needed, None where the architecture has no such tensor."""
+        if "#" in name or "*" in name:
+            return None
+        pattern, numbers = _NUMBER.sub("#", name), iter(_NUMBER.findall(name))
+        found = self.names.get(pattern)
+        if found is None:
+            stem, _, end = pattern.rpartition(".")
+            found = self.names.get(f"{stem}.*") if end in ("weight", "bias") else None
+            found = found and found.replace("*", end)
+        return found and re.sub("#", lambda _: next(numbers), found)
+
+
+def family_of(config: HFConfig) -> Family:
+    """The family of a model's configuration.
+
+    Raises:
+        UnsupportedModelError: an architecture that isn't among FAMILIES.
+    """
+    named = config.texts("architectures") or [config.text("model_type", "")]
+    if named[0] not in FAMILIES:
+        raise UnsupportedModelError(
+            f"the architecture {show(named[0])} of {config.name} is not supported yet; supported from a folder: "
+            f"{', '.join(sorted(FAMILIES))}"
+        )
+    return FAMILIES[named[0]]
+
+
+_LLAMA_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.layers.#.input_layernorm.weight": "blk.#.attn_norm.weight",
+    "model.layers.#.self_attn.q_proj.*": "blk.#.attn_q.*",
+    "model.layers.#.self_attn.k_proj.*": "blk.#.attn_k.*",
+    "model.layers.#.self_attn.v_proj.*": "blk.#.attn_v.*",
+    "model.layers.#.self_attn.o_proj.*": "blk.#.attn_output.*",
+    "model.layers.#.self_attn.rotary_emb.inv_freq": "",
+    "model.layers.#.post_attention_layernorm.weight": "blk.#.ffn_norm.weight",
+    "model.layers.#.mlp.gate_proj.*": "blk.#.ffn_gate.*",
+    "model.layers.#.mlp.up_proj.*": "blk.#.ffn_up.*",
+    "model.layers.#.mlp.down_proj.*": "blk.#.ffn_down.*",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+
+
+def _decoder(config: HFConfig, context: int) -> dict[str, Value]:
+    """The settings of a decoder with RoPE, RMS norms and a gated feed-forward; `context` where none is said."""
+    width, heads = config.count("hidden_size"), config.count("num_attention_heads")
+    head_dim = config.count("head_dim", max(1, width // heads))
+    if head_dim > _LONGEST_HEAD:
+        raise ModelFileError(f"{config.name} says that heads have {head_dim} values: download it again")
+    return {
+        "context_length": config.count("max_position_embeddings", context),
+        "block_count": config.count("num_hidden_layers"),
+        "embedding_length": width,
+        "feed_forward_length": config.count("intermediate_size"),
+        "attention.head_count": heads,
+        "attention.head_count_kv": config.count("num_key_value_heads", heads),
+        "attention.key_length": head_dim,
+        "attention.value_length": head_dim,
+        "attention.layer_norm_rms_epsilon": config.number("rms_norm_eps", 1e-6),
+        **rope_settings(config, head_dim),
+    }
+
+
+def _refuse_activations_but(config: HFConfig, *known: str) -> None:
+    found = config.text("hidden_act", known[0])
+    if found not in known:
+        raise UnsupportedModelError(
+            f"the activation {show(found)} of {config.name} is not supported with its architecture: use a model with "
+            f"{known[0]}"
+        )
+
+
+def _refuse_window(config: HFConfig, window: int | None, context: Value) -> None:
+    """A window as long as the context is none."""
+    if window is not None and isinstance(context, int) and window < context:
+        raise UnsupportedModelError(
+            f"{config.name} limits attention to a sliding window of {window} positions, which is not supported yet: "
+            f"use a model whose sliding_window is null or covers its {context} positions"
+        )
+
+
+def _llama(config: HFConfig) -> dict[str, Value]:
+    _refuse_activations_but(config, "silu", "swish")
+    return _decoder(config, 2048)
+
+
+def _mistral(config: HFConfig) -> dict[str, Value]:
+    _refuse_activations_but(config, "silu", "swish")
+    settings = _decoder(config, 131072)
+    # the key is null in models without a window; where it is left out, transformers assumes 4096
+    window = config.count("sliding_window", 4096) if config.values.get("sliding_window", 0) is not None else None
+    _refuse_window(config, window, settings["context_length"])
+    return settings
+
+
+def _qwen2(config: HFConfig) -> dict[str, Value]:
+    _refuse_activations_but(config, "silu", "swish")
+    settings = _decoder(config, 32768)
+    if config.flag("use_sliding_window", False):
+        _refuse_window(config, config.count("sliding_window", 4096), settings["context_length"])
+    return settings
+
+
+FAMILIES = {
+    "LlamaForCausalLM": Family("llama", _LLAMA_NAMES, _llama),
+    "MistralForCausalLM": Family("llama", _LLAMA_NAMES, _mistral),
+    "Qwen2ForCausalLM": Family("qwen2", _LLAMA_NAMES, _qwen2),
+}
+"""by the class that `architectures` in a config.json names"""
