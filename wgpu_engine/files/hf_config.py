@@ -52,9 +52,6 @@ class HFConfig:
     """what to call it in a message"""
     values: Mapping[str, Any]
 
-    def __contains__(self, key: str) -> bool:
-        return self.values.get(key) is not None
-
     def count(self, key: str, default: int | None = None) -> int:
         """A whole number of at least 1."""
         value = self._value(key, default)
