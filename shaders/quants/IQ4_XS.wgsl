@@ -10,7 +10,7 @@ fn scales(feature: u32, unit: u32) -> vec4<f32> {
   let block = unit >> 3u;
   let j = unit & 7u;
   let low = (word(SCALES_LOW + feature * SCALES_LOW_ROW + block) >> (4u * j)) & 15u;
-  let high = (word(SCALES_HIGH + feature * SCALES_HIGH_ROW + (block >> 1u)) >> (16u * (block & 1u) + 2u * j)) & 3u;
+  let high = (half_at(SCALES_HIGH + feature * SCALES_HIGH_ROW, block) >> (2u * j)) & 3u;
   let d = half_float(SCALE + feature * SCALE_ROW, block) * (f32(low | (high << 4u)) - 32.0);
   return vec4<f32>(d, 0.0, d, 0.0);
 }

@@ -8,7 +8,7 @@ fn quants(feature: u32, unit: u32) -> Quants {
 
 fn scales(feature: u32, unit: u32) -> vec4<f32> {
   // half of 2^(exponent - 127), as fp4() doubles; adapters may take the two least, which are subnormal, for zero
-  let exponent = byte(EXPONENT + feature * EXPONENT_ROW, unit);
+  let exponent = byte_at(EXPONENT + feature * EXPONENT_ROW, unit);
   let d = bitcast<f32>(select((exponent - 1u) << 23u, 0x200000u << exponent, exponent < 2u));
   return vec4<f32>(d, 0.0, d, 0.0);
 }

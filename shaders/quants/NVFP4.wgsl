@@ -16,6 +16,6 @@ fn half_scale(bits: u32) -> f32 {
 }
 
 fn scales(feature: u32, unit: u32) -> vec4<f32> {
-  let pair = word(SCALES + feature * SCALES_ROW + (unit >> 1u)) >> (16u * (unit & 1u));
-  return vec4<f32>(half_scale(pair & 255u), 0.0, half_scale((pair >> 8u) & 255u), 0.0);
+  let pair = half_at(SCALES + feature * SCALES_ROW, unit);
+  return vec4<f32>(half_scale(pair & 255u), 0.0, half_scale(pair >> 8u), 0.0);
 }

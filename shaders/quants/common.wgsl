@@ -13,8 +13,12 @@ fn word(i: u32) -> u32 {
   return w[i >> 2u][i & 3u];
 }
 
-fn byte(plane: u32, i: u32) -> u32 {
+fn byte_at(plane: u32, i: u32) -> u32 {
   return (word(plane + (i >> 2u)) >> (8u * (i & 3u))) & 255u;
+}
+
+fn half_at(plane: u32, i: u32) -> u32 {
+  return (word(plane + (i >> 1u)) >> (16u * (i & 1u))) & 0xffffu;
 }
 
 fn half_float(plane: u32, i: u32) -> f32 {

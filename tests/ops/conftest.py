@@ -80,6 +80,9 @@ def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int)
             blocks[:, field.offset : field.offset + field.size] = scales.astype(np.float16).view(np.uint8)
         elif field.name == "exponent":
             blocks[:, field.offset] = rng.integers(110, 130, len(blocks))
+        elif quant.name == "IQ1_M" and field.name == "scales":
+            # the scale lies in the top four bits of each half; its exponent's highest bit is cleared lest it be NaN
+            blocks[:, field.offset + field.size - 1] &= 0xBF
     return blocks.reshape(rows, -1)
 
 

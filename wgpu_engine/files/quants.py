@@ -35,6 +35,8 @@ class QuantType:
 
     nibbles: bool
     """weights are `scale * q + offset` with q from 0 to 15"""
+    grid: str
+    """the look-up table of `grids.py` that the decoder reads, empty if none"""
 
     @property
     def block_bytes(self) -> int:
@@ -49,17 +51,17 @@ class QuantType:
         return elements // self.block * self.block_bytes
 
 
-def _type(name: str, ggml_id: int, block: int, **sizes: int) -> QuantType:
+def _type(name: str, ggml_id: int, block: int, *, grid: str = "", **sizes: int) -> QuantType:
     fields, offset = [], 0
     for field, size in sizes.items():
         fields.append(
             Field(field, offset, size, {"values": name.lower(), "scale": "f16", "scale_min": "f16"}.get(field, ""))
         )
         offset += size
-    return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES)
+    return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES, grid)
 
 
-_NIBBLES = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0")
+_NIBBLES = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "IQ1_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0")
 
 _TYPES = (
     _type("F32", 0, 1, values=4),
@@ -75,6 +77,13 @@ _TYPES = (
     _type("Q4_K", 12, 256, scale_min=4, scales=12, quants=128),
     _type("Q5_K", 13, 256, scale_min=4, scales=12, high=32, quants=128),
     _type("Q6_K", 14, 256, quants=128, high=64, scales=16, scale=2),
+    _type("IQ1_S", 19, 256, grid="IQ1", scale=2, quants=32, high=16),
+    _type("IQ1_M", 29, 256, grid="IQ1", quants=32, high=16, scales=8),
+    _type("IQ2_XXS", 16, 256, grid="IQ2_XXS", scale=2, quants=64),
+    _type("IQ2_XS", 17, 256, grid="IQ2_XS", scale=2, quants=64, scales=8),
+    _type("IQ2_S", 22, 256, grid="IQ2_S", scale=2, quants=32, signs=32, high=8, scales=8),
+    _type("IQ3_XXS", 18, 256, grid="IQ3_XXS", scale=2, quants=64, signs=32),
+    _type("IQ3_S", 21, 256, grid="IQ3_S", scale=2, quants=64, high=8, signs=32, scales=4),
     _type("IQ4_NL", 20, 32, scale=2, quants=16),
     _type("IQ4_XS", 23, 256, scale=2, scales_high=2, scales_low=4, quants=128),
     _type("MXFP4", 39, 32, exponent=1, quants=16),

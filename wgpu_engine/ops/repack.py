@@ -7,6 +7,7 @@ from math import gcd
 
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.files.grids import grid
 from wgpu_engine.files.quants import QuantType
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch
 from wgpu_engine.gpu.wgsl import assemble
@@ -65,6 +66,8 @@ class Loader:
                         row = port * (stop - start) + low - start
                         await self._rows(part, row, tensor, low - at, high - low)
                     at += tensor.rows
+            if first.type.grid:
+                self.device.write(part.buffer, 4 * planes["grid"][0], grid(first.type.grid))
             parts.append(part)
         return Weight(name, first.type, features, k, tuple(parts), len(ports))
 
@@ -121,8 +124,9 @@ class Loader:
             rows = min(step, count - done)
             start = tensor.offset + (first + done) * row_bytes
             await self.device.upload(self._raw, 0, tensor.source, start, rows * row_bytes)
-            for number, (plane_start, plane_row) in enumerate(part.planes.values()):
-                field_bytes = tensor.columns // tensor.type.block * tensor.type.fields[number].size
+            for number, field in enumerate(tensor.type.fields):
+                plane_start, plane_row = part.planes[field.name]
+                field_bytes = tensor.columns // tensor.type.block * field.size
                 shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes, len(self._names) - 1)
                 self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
                 self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))

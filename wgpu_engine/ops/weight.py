@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from wgpu_engine.files.grids import grid
 from wgpu_engine.files.quants import QuantType
 from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.builder import ceil_div
@@ -16,12 +17,18 @@ def padded_words(size: int) -> int:
 
 
 def plane_layout(quant: QuantType, k: int, rows: int) -> tuple[dict[str, tuple[int, int]], int]:
-    """Start and row length, in words, of each field's plane for `rows` rows of `k` weights; and the words in all."""
+    """Start and row length, in words, of each field's plane for `rows` rows of `k` weights; and the words in all.
+
+    A type's look-up table lies behind, as a plane "grid" of one row.
+    """
     planes, start = {}, 0
     for field in quant.fields:
         row = padded_words(k // quant.block * field.size)
         planes[field.name] = (start, row)
         start += rows * row
+    if quant.grid:
+        planes["grid"] = (start, len(grid(quant.grid)) // 4)
+        start += planes["grid"][1]
     return planes, start
 
 
@@ -71,7 +78,8 @@ class Norm:
 
 def split_features(quant: QuantType, features: int, k: int, ports: int, limit: int) -> list[tuple[int, int]]:
     """Cuts a weight into runs of features whose planes fit a binding of `limit` bytes."""
+    _, fixed = plane_layout(quant, k, 0)
     _, words = plane_layout(quant, k, SPLIT_FEATURES * ports)
-    step = limit // (4 * words) * SPLIT_FEATURES
-    assert step, f"a run of {SPLIT_FEATURES} rows is more than a binding holds"
+    step = (limit // 4 - fixed) // (words - fixed) * SPLIT_FEATURES
+    assert step > 0, f"a run of {SPLIT_FEATURES} rows is more than a binding holds"
     return [(start, min(start + step, features)) for start in range(0, features, step)]
