@@ -21,7 +21,7 @@ from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
 
 Array = NDArray[Any]
 
-NAMES = ("llama", "llama3-rope", "qwen2")
+NAMES = ("llama", "llama3-rope", "granite", "qwen2", "qwen3", "smollm3")
 CUTS = {"in one piece": [41], "token by token": [1] * 41, "3, then 38": [3, 38]}
 
 

@@ -15,6 +15,7 @@ from wgpu_engine.files.hf_config import HFConfig
 from wgpu_engine.files.hf_rope import rope_settings
 
 _LONGEST_HEAD = 1 << 12
+_SMOLLM3_INTERVAL = 4
 _NUMBER = re.compile(r"(?<=\.)(?:0|[1-9][0-9]{0,5})(?=\.)")
 
 
@@ -73,6 +74,13 @@ _LLAMA_NAMES = {
     "model.layers.#.mlp.down_proj.*": "blk.#.ffn_down.*",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
+}
+
+
+_QWEN3_NAMES = {
+    **_LLAMA_NAMES,
+    "model.layers.#.self_attn.q_norm.weight": "blk.#.attn_q_norm.weight",
+    "model.layers.#.self_attn.k_norm.weight": "blk.#.attn_k_norm.weight",
 }
 
 
@@ -136,9 +144,35 @@ def _qwen2(config: HFConfig) -> dict[str, Value]:
     return settings
 
 
+def _smollm3(config: HFConfig) -> dict[str, Value]:
+    settings = _qwen2(config)
+    layers = config.count("num_hidden_layers")
+    found = config.values.get("no_rope_layers")
+    # 1 stands for a layer with positions, in spite of the name
+    if found is not None and found != [int((i + 1) % _SMOLLM3_INTERVAL != 0) for i in range(layers)]:
+        raise UnsupportedModelError(
+            f"{config.name} has layers without positions other than every {_SMOLLM3_INTERVAL}th, which is not supported: "
+            "use a model with the usual no_rope_layers"
+        )
+    return settings
+
+
+def _granite(config: HFConfig) -> dict[str, Value]:
+    return {
+        **_llama(config),
+        "attention.scale": config.number("attention_multiplier", 1.0),
+        "embedding_scale": config.number("embedding_multiplier", 1.0),
+        "residual_scale": config.number("residual_multiplier", 1.0),
+        "logit_scale": config.number("logits_scaling", 1.0),
+    }
+
+
 FAMILIES = {
+    "GraniteForCausalLM": Family("granite", _LLAMA_NAMES, _granite),
     "LlamaForCausalLM": Family("llama", _LLAMA_NAMES, _llama),
     "MistralForCausalLM": Family("llama", _LLAMA_NAMES, _mistral),
     "Qwen2ForCausalLM": Family("qwen2", _LLAMA_NAMES, _qwen2),
+    "Qwen3ForCausalLM": Family("qwen3", _QWEN3_NAMES, _qwen2),
+    "SmolLM3ForCausalLM": Family("smollm3", _LLAMA_NAMES, _smollm3, tied=True),
 }
 """by the class that `architectures` in a config.json names"""

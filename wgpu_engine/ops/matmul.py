@@ -89,9 +89,10 @@ def project(
     scale: float = 1.0,
     outputs_only: bool = False,
 ) -> None:
-    """out = (a @ weights.T (+ bias)) * scale, f32 [rows, width] with rows padded to 16 bytes; weights lie one below the other.
+    """out = (a @ weights.T (+ bias)) * scale, f32 [rows, width] with rows padded to 16 bytes.
 
-    With `outputs_only` columns are the plan's outputs instead of its rows, and read the rows that they belong to.
+    Several weights lie one below the other. With `outputs_only` columns are the plan's outputs instead of its rows, and
+    read the rows that they belong to.
     """
     offset = 0
     for weight in weights:
