@@ -108,7 +108,7 @@ def test_positions_far_out(
 
 def test_fast_on_quantized_weights(tiny_llama: Callable[..., Path], rng: np.random.Generator) -> None:
     """Activations in int8 meet weights in blocks; float weights beside them keep float activations."""
-    path = tiny_llama(types={"attn_v": "F16", "ffn_down": "Q5_0", "": "Q4_1"}, biases=True)
+    path = tiny_llama(types={"attn_v": "F16", "": "Q4_1"}, biases=True)
     ids = rng.integers(0, 256, 40).tolist()
     exact = logits(path, ids, precision="exact", ctx_size=64)
     fast = logits(path, ids, precision="fast", ctx_size=64)
