@@ -123,15 +123,17 @@ def weight(loader: Loader, name: str, *ports: int) -> Weight:
     return drive(loader.weight(name, tensors))
 
 
-def run_everything(device: Any, types: Iterable[str] = ("F16", "Q4_1", "Q6_K")) -> None:
-    """Every op, with weights of these types, every codec and variant, for one row and for several."""
+def run_everything(
+    device: Any, types: Iterable[str] = ("F16", "Q4_1", "Q6_K"), sizes: Iterable[int] = (1, ROWS, 40)
+) -> None:
+    """Every op, with weights of these types, every codec and variant, for so many rows."""
     loader = Loader(device, lambda _: None)
     norm = Norm(device.buffer(4 * WIDTH, "gain"), 1e-5)
     bias = device.buffer(8 * VOCAB, "bias")
     slots = device.buffer(4 * SLOT_WORDS * SLOTS, "slots")
     counts, ring = device.buffer(4 * SLOTS * VOCAB, "counts"), device.buffer(4 * SLOTS * RING, "ring")
     weights = {name: (weight(loader, name, VOCAB), weight(loader, name, WIDTH, WIDTH)) for name in types}
-    for precision, rows in product(("exact", "fast"), (1, ROWS, 40)):
+    for precision, rows in product(("exact", "fast"), sizes):
         for table, pair in weights.values():
             square = weight(loader, table.quant.name, WIDTH)
             builder = PlanBuilder(device, rows, rows, precision, slots, ScratchPool(device))  # type: ignore[arg-type]
@@ -156,7 +158,9 @@ def run_everything(device: Any, types: Iterable[str] = ("F16", "Q4_1", "Q6_K")) 
             tables = device.buffer(4 * SLOTS * 20, "tables")
             cache = KVCache(kv_type, (layer,), tables, 20)  # type: ignore[arg-type]
             qkv = builder.floats(heads.width, "qkv")
-            rope_and_store(builder, qkv, heads, angle_table(device, [1.0] * 8, 300), cache, 0)
+            angles = angle_table(device, [1.0] * 8, 300)
+            rope_and_store(builder, qkv, heads, angles, cache, 0)
+            rope_and_store(builder, qkv, heads, None, cache, 0, norm)
             attend(builder, qkv, heads, cache, 0, CONTEXT, "q8" if precision == "fast" else "f32")
             device.plan(builder.dispatches, "attention")
     loader.close()
@@ -187,7 +191,7 @@ def test_every_template_renders(dialect: str, read_templates: set[str]) -> None:
         device = FakeDevice(dialect, kind, subgroup_size)
         run_everything(device)
         sources |= set(device.shaders)
-    run_everything(FakeDevice(dialect, "cpu", 8), QUANT_TYPES)
+    run_everything(FakeDevice(dialect, "cpu", 8), QUANT_TYPES, [1])
     probe = FakeDevice(dialect, "cpu", 32)
     drive(probe_subgroup_size(probe))  # type: ignore[arg-type]
     assert len(probe.shaders) == 1

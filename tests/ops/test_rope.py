@@ -9,9 +9,11 @@ from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import SLOT_WORDS
 from wgpu_engine.ops.rope import angle_table, rope_and_store
 from wgpu_engine.ops.state import FROM_SLOT
+from wgpu_engine.ops.weight import Norm
 
 LARGEST_HALF = 65504.0
 SLOTS = 3
+EPS = 1e-5
 
 
 def heads_of(count: int, kv_count: int, head_dim: int, rope_dim: int, neox: bool) -> Heads:
@@ -31,6 +33,11 @@ def rotated(values: Any, positions: Any, frequencies: Any, heads: Heads, magnitu
     return out
 
 
+def normed(values: Any, gain: Any) -> Any:
+    """Values [rows, heads, head_dim] with an RMS norm of each head."""
+    return values / np.sqrt((values**2).mean(axis=2, keepdims=True) + EPS) * gain
+
+
 def check_rope(
     lab: Any,
     builder: Any,
@@ -41,34 +48,43 @@ def check_rope(
     *,
     magnitude: float = 1.0,
     spare_rows: int = 0,
+    rotate: bool = True,
+    qk_norm: bool = False,
 ) -> None:
     reach, rows = max(positions) + 1, len(positions)
     frequencies = [10_000.0 ** (-2 * i / heads.rope_dim) for i in range(heads.rope_dim // 2)]
     values = lab.rng.standard_normal((rows + spare_rows, heads.width)).astype(np.float32)
     plan = builder(rows + spare_rows, slots=SLOTS)
     cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, reach)
-    angles = angle_table(lab.device, frequencies, reach, magnitude)
+    angles = angle_table(lab.device, frequencies, reach, magnitude) if rotate else None
+    gains = lab.rng.uniform(-2, 2, (2, heads.head_dim)).astype(np.float32)
+    norm = Norm(lab.vector(gains.ravel()), EPS) if qk_norm else None
     qkv = plan.floats(heads.width, "qkv")
     lab.write_rows(qkv, values)
-    rope_and_store(plan, qkv, heads, angles, cache, 0)
+    rope_and_store(plan, qkv, heads, angles, cache, 0, norm)
     lab.write_state(plan, [(0, position, slot) for position, slot in zip(positions, slots, strict=True)])
     lab.run(plan)
-    lab.device.free(angles)
+    if angles is not None:
+        lab.device.free(angles)
 
     given = values[:rows].astype(np.float64).reshape(rows, -1, heads.head_dim)
     q, k, v = np.split(given, [heads.count, heads.count + heads.kv_count], axis=1)
+    if qk_norm:
+        q, k = normed(q, gains[0]), normed(k, gains[1])
     # a rotation never mixes more than a pair, so errors are measured by the pair's length at most
-    bound = 6e-7 * 2 * magnitude * np.abs(given).max()
+    bound = 6e-7 * 2 * magnitude * max(np.abs(q).max(), np.abs(k).max())
     found = lab.rows(qkv, rows + spare_rows, heads.width).reshape(rows + spare_rows, -1, heads.head_dim)
-    wanted = rotated(q, positions, frequencies, heads, magnitude)
+    wanted = rotated(q, positions, frequencies, heads, magnitude) if rotate else q
     assert np.abs(found[:rows, : heads.count] - wanted).max() <= bound
     rest = found[rows:].reshape(spare_rows, heads.width)
     assert np.array_equal(rest, values[rows:]), "rows beyond the step's are changed"
-    assert np.array_equal(found[:rows, : heads.count, heads.rope_dim :], q[..., heads.rope_dim :]), "the rest passes"
+    if not qk_norm:
+        beyond = found[:rows, : heads.count, heads.rope_dim :]
+        assert np.array_equal(beyond, q[..., heads.rope_dim :]), "what is not rotated is changed"
 
     cached = lab.cached(cache, SLOTS, heads.kv_count, heads.head_dim)
     rounding = 2.0**-10 if kv_type == "f16" else 0.0
-    keys = rotated(k, positions, frequencies, heads, magnitude)
+    keys = rotated(k, positions, frequencies, heads, magnitude) if rotate else k
     for wanted, found in ((keys, cached[slots, positions, 0]), (v, cached[slots, positions, 1])):
         assert (np.abs(found - wanted) <= bound + rounding * np.abs(wanted)).all()
     if kv_type == "f32":
@@ -88,6 +104,22 @@ def test_rotates_and_stores(
 ) -> None:
     heads = heads_of(count, kv_count, head_dim, rope_dim, neox)
     check_rope(lab, builder, heads, kv_type, [0, 31, 32, 700, 255, 256, 5], [0, 1, 2, 0, 2, 1, 0], spare_rows=2)
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("qk_norm", [False, True])
+@pytest.mark.parametrize(
+    "heads", [heads_of(3, 1, 40, 20, False), heads_of(4, 2, 64, 32, True), heads_of(1, 1, 8, 4, True)]
+)
+def test_norms_and_layers_without_positions(
+    heads: Heads, qk_norm: bool, rotate: bool, kv_type: str, lab: Any, builder: Any
+) -> None:
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            check_rope(
+                lab, builder, heads, kv_type, [0, 40, 300], [1, 0, 2], spare_rows=1, rotate=rotate, qk_norm=qk_norm
+            )
 
 
 @pytest.mark.parametrize("neox", [False, True], ids=["norm", "neox"])
