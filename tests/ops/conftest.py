@@ -65,12 +65,21 @@ class Matrix:
 
 def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int) -> Bytes:
     """Rows of random bytes [rows, row bytes], only the scales of blocks and the exponents of floats kept sane."""
+    if quant.fields[0].name == "integers":
+        # no more than the 24 bits that f32 holds
+        bits = 8 * quant.block_bytes
+        most = min(bits, 25) - 1
+        values = rng.integers(-(1 << most), 1 << most, (rows, k)) << rng.integers(0, bits - most, (rows, k))
+        return values.astype(f"<i{quant.block_bytes}").view(np.uint8).reshape(rows, -1)
     if quant.is_float:
         values = (rng.standard_normal((rows, k)) * 2.0 ** rng.integers(-9, 10, (rows, k))).astype(np.float32)
         if quant.name == "F16":
             return values.astype(np.float16).view(np.uint8).reshape(rows, -1)
         if quant.name == "BF16":
             return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8).reshape(rows, -1)
+        if quant.name == "F64":
+            # more bits than f32 holds, never halfway between two of them
+            return (values * (1 + rng.uniform(0, 2.0**-25, (rows, k)))).view(np.uint8).reshape(rows, -1)
         return values.view(np.uint8).reshape(rows, -1)
     blocks = rng.integers(0, 256, (rows * k // quant.block, quant.block_bytes), dtype=np.uint8)
     for field in quant.fields:
@@ -100,6 +109,8 @@ def few_bits(raw: Bytes, block: int, bits: int) -> Floats:
 
 def values_of(quant: QuantType, raw: Bytes) -> Floats:
     """What gguf-py makes of rows of raw blocks."""
+    if quant.name == "F64" or quant.fields[0].name == "integers":
+        return raw.view(f"<{quant.name[0].lower()}{quant.block_bytes}").astype(np.float32)
     if quant.name in ("Q1_0", "Q2_0"):
         return few_bits(raw, quant.block, int(quant.name[1]))
     return dequantize(raw, gguf.GGMLQuantizationType[quant.name]).astype(np.float32)

@@ -10,14 +10,15 @@ from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops import repack
 from wgpu_engine.platform.drive import drive
 
-NAN, INFINITE = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC0}, {"f16": 0xFC00, "bf16": 0xFF80, "f32": 0x7F80}
+NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC0, "f64": 0x7FF8}
+INFINITE = {"f16": 0xFC00, "bf16": 0xFF80, "f32": 0x7F80, "f64": 0xFFF0}
 """the upper 16 bits, which say it"""
 FLOAT_FIELDS = [
     (name, place, field.floats)
     for name, quant in QUANT_TYPES.items()
     for field in quant.fields
     if field.floats
-    for place in range(field.offset + (2 if field.floats == "f32" else 0), field.offset + field.size, 2)
+    for place in range(field.offset + {"f32": 2, "f64": 6}.get(field.floats, 0), field.offset + field.size, 2)
 ]
 """type, byte of a block where the upper half of a float is, and its format"""
 

@@ -23,6 +23,7 @@ from wgpu_engine.platform.file_source import FileSource
 TYPES = list(QUANT_TYPES)
 QUANTIZABLE = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0")
 """those that gguf-py makes"""
+NOT_IN_ZOO = ("F64", "I8", "I16", "I32", "I64", "Q2_0")
 
 
 def width(name: str, blocks: int) -> int:
@@ -109,7 +110,7 @@ def test_unequal_types_stay_apart(method: str, lab: Any, builder: Any) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("name", [name for name in TYPES if name != "Q2_0"])
+@pytest.mark.parametrize("name", [name for name in TYPES if name not in NOT_IN_ZOO])
 def test_real_tensors(name: str, lab: Any, builder: Any, conformance: Path) -> None:
     """Tensors that llama.cpp quantized; the file holds types that we don't read too, so gguf-py says where they are."""
     path = conformance / "quants" / "quant-zoo.gguf"
@@ -135,6 +136,13 @@ def test_real_q2_0(lab: Any, builder: Any, conformance: Path) -> None:
     matrix = lab.matrix("Q2_0", tensor.rows, tensor.columns, raw)
     assert 0.1 < np.abs(matrix.values).std() / np.abs(matrix.values).max() < 0.5
     assert same(lab.embedded(builder(tensor.rows), lab.load(matrix)), matrix.values)
+
+
+def test_doubles_are_rounded(lab: Any, builder: Any) -> None:
+    exact = [0.0, 1 + 2.0**-24 + 2.0**-40, 1 - 2.0**-25, 2 - 2.0**-30, -3.4e38, 2.0**-126, -(2.0**-126) * 1.75]
+    values = np.array([[*exact, 1e-300, 5e-324]])
+    matrix = lab.matrix("F64", 1, values.size, values.view(np.uint8))
+    assert same(lab.embedded(builder(1), lab.load(matrix)), matrix.values)
 
 
 def test_more_than_65535_workgroups(lab: Any, builder: Any) -> None:
@@ -176,7 +184,11 @@ def test_planes_hold_all_bytes_in_aligned_rows(name: str) -> None:
     for field in quant.fields:
         start, row = planes[field.name]
         assert start == ends and start % 4 == 0 and row % 4 == 0
-        assert k // quant.block * field.size <= 4 * row < k // quant.block * field.size + 16
+        assert (
+            k // quant.block * field.size
+            <= 4 * row
+            < k // quant.block * field.size + max(16, 4 * field.size * quant.is_float)
+        )
         ends = start + 5 * row
     assert words == ends + (len(grid(quant.grid)) // 4 if quant.grid else 0)
 
@@ -185,7 +197,7 @@ def test_planes_hold_all_bytes_in_aligned_rows(name: str) -> None:
 
 
 def vector_tensor(name: str, values: Any, lab: Any) -> TensorInfo:
-    dtype = {"F32": np.float32, "F16": np.float16}.get(name)
+    dtype = {"F64": "f8", "F32": "f4", "F16": "f2", "I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8"}.get(name)
     data = np.asarray(values, np.float32)
     raw = data.astype(dtype).view(np.uint8) if dtype else (data.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
     return replace(lab.matrix(name, 1, len(data), raw.reshape(1, -1)).tensor, shape=(len(data),))
@@ -199,6 +211,25 @@ def test_vectors_become_floats(name: str, lab: Any) -> None:
     assert lab.words(vector, 8).view(np.float32).tolist() == [*values, 0.0, 0.0, 0.0]
     assert drive(loader.floats(vector_tensor(name, values, lab))) == values
     assert not loader.warnings
+    lab.device.free(vector)
+    loader.close()
+
+
+@pytest.mark.parametrize("name", ["I8", "I16", "I32", "I64", "F64"])
+def test_vectors_of_rare_types_become_floats(name: str, lab: Any) -> None:
+    values = [1.0, -3.0, 0.0, 127.0, -128.0]
+    loader = lab.loader()
+    assert drive(loader.floats(vector_tensor(name, values, lab))) == values
+    loader.close()
+
+
+def test_a_vector_beyond_f32_is_broken(lab: Any) -> None:
+    loader = lab.loader()
+    with np.errstate(over="ignore"):
+        tensor = lab.matrix("F64", 1, 2, np.array([[1e300, 0.1]]).view(np.uint8)).tensor
+    vector = drive(loader.vector(tensor))
+    assert lab.words(vector, 2).view(np.float32).tolist() == [np.inf, np.float32(0.1)]
+    assert len(loader.warnings) == 1
     lab.device.free(vector)
     loader.close()
 

@@ -20,7 +20,7 @@ class Field:
     size: int
     """bytes in each block"""
     floats: str
-    """f32, f16 or bf16 where the bytes are floats (NaNs are looked for in them), else empty"""
+    """f64, f32, f16 or bf16 where the bytes are floats (NaNs are looked for in them), else empty"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ _TYPES = (
     _type("F32", 0, 1, values=4),
     _type("F16", 1, 1, values=2),
     _type("BF16", 30, 1, values=2),
+    _type("F64", 28, 1, values=8),
+    _type("I8", 24, 1, integers=1),
+    _type("I16", 25, 1, integers=2),
+    _type("I32", 26, 1, integers=4),
+    _type("I64", 27, 1, integers=8),
     _type("Q4_0", 2, 32, scale=2, quants=16),
     _type("Q4_1", 3, 32, scale_min=4, quants=16),
     _type("Q5_0", 6, 32, scale=2, high=4, quants=16),

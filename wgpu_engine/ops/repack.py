@@ -2,6 +2,7 @@
 
 import math
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from math import gcd
 
@@ -17,6 +18,8 @@ from wgpu_engine.ops.weight import Weight, WeightPart, plane_layout, split_featu
 CHUNK = 16 << 20
 """bytes of raw blocks on the device at a time"""
 _SHAPE_WORDS = 7
+_FORMATS = {"F64": "d", "F32": "f", "F16": "e", "I8": "b", "I16": "h", "I32": "i", "I64": "q"}
+"""of `struct`, by type"""
 
 
 class Loader:
@@ -84,19 +87,17 @@ class Loader:
         return tuple([await self.weight(tensor.name, [[tensor]]) for tensor in tensors])
 
     async def floats(self, tensor: TensorInfo) -> list[float]:
-        """The values of a small float tensor."""
+        """The values of a small unquantized tensor, as f32."""
         data = await tensor.source.read(tensor.offset, tensor.nbytes)
         self.progress(tensor.nbytes)
         count = tensor.rows * tensor.columns
-        if tensor.type.name == "F32":
-            return list(struct.unpack(f"<{count}f", data))
-        if tensor.type.name == "F16":
-            return list(struct.unpack(f"<{count}e", data))
         if tensor.type.name == "BF16":
             halves = struct.unpack(f"<{count}H", data)
             return list(struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(half << 16 for half in halves))))
+        if tensor.type.name in _FORMATS:
+            return array("f", struct.unpack(f"<{count}{_FORMATS[tensor.type.name]}", data)).tolist()
         raise UnsupportedModelError(
-            f"the tensor {tensor.name} is {tensor.type.name}, where only F32, F16 and BF16 are supported"
+            f"the tensor {tensor.name} is {tensor.type.name}, where only unquantized types are supported"
         )
 
     async def vector(self, tensor: TensorInfo) -> Buffer:

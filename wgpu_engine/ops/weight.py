@@ -19,11 +19,12 @@ def padded_words(size: int) -> int:
 def plane_layout(quant: QuantType, k: int, rows: int) -> tuple[dict[str, tuple[int, int]], int]:
     """Start and row length, in words, of each field's plane for `rows` rows of `k` weights; and the words in all.
 
-    A type's look-up table lies behind, as a plane "grid" of one row.
+    Rows are padded to 16 bytes and, since unquantized weights are read four at a time, to four of them. A type's
+    look-up table lies behind, as a plane "grid" of one row.
     """
     planes, start = {}, 0
     for field in quant.fields:
-        row = padded_words(k // quant.block * field.size)
+        row = padded_words((k + -k % 4) // quant.block * field.size)
         planes[field.name] = (start, row)
         start += rows * row
     if quant.grid:
