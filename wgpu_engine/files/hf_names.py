@@ -151,8 +151,8 @@ def _smollm3(config: HFConfig) -> dict[str, Value]:
     # 1 stands for a layer with positions, in spite of the name
     if found is not None and found != [int((i + 1) % _SMOLLM3_INTERVAL != 0) for i in range(layers)]:
         raise UnsupportedModelError(
-            f"{config.name} has layers without positions other than every {_SMOLLM3_INTERVAL}th, which is not supported: "
-            "use a model with the usual no_rope_layers"
+            f"{config.name} has layers without positions other than every {_SMOLLM3_INTERVAL}th, which is not "
+            "supported: use a model with the usual no_rope_layers"
         )
     return settings
 
