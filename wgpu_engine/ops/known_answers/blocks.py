@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from wgpu_engine.files.quants import QuantType
+from wgpu_engine.ops.known_answers import iq_blocks as iq
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Format:
     """the elements of a block"""
     shift: int
     """scales are whole numbers below 128 divided by 2 ** shift, so that weights are around 0.1"""
+    tame: Callable[[bytes], bytes] = lambda block: block
+    """gives a random block whose scales are no such floats scales that are as small"""
 
 
 def random_rows(quant: QuantType, rows: int, k: int, random: Random) -> bytes:
@@ -30,13 +33,15 @@ def random_rows(quant: QuantType, rows: int, k: int, random: Random) -> bytes:
     step = 2.0 ** -FORMATS[quant.name].shift
     parts = []
     for _ in range(count):
+        block = b""
         for field in quant.fields:
             data = random.randbytes(field.size)
             if field.floats:
                 # 64 to 127 with either sign, in steps that halves hold exactly
                 scales = [(byte % 64 + 64) * (1 if byte < 128 else -1) * step for byte in data[::2]]
                 data = struct.pack(f"<{len(scales)}e", *scales)
-            parts.append(data)
+            block += data
+        parts.append(FORMATS[quant.name].tame(block))
     return b"".join(parts)
 
 
@@ -181,6 +186,17 @@ FORMATS: dict[str, Format] = {
     "Q4_K": Format(_q4_k, 18),
     "Q5_K": Format(_q5_k, 19),
     "Q6_K": Format(_q6_k, 20),
+    "IQ1_S": Format(iq.iq1_s, 13),
+    "IQ1_M": Format(iq.iq1_m, 0, iq.tame_iq1_m),
+    "IQ2_XXS": Format(iq.iq2_xxs, 16),
+    "IQ2_XS": Format(iq.iq2_xs, 16),
+    "IQ2_S": Format(iq.iq2_s, 16),
+    "IQ3_XXS": Format(iq.iq3_xxs, 17),
+    "IQ3_S": Format(iq.iq3_s, 17),
+    "IQ4_NL": Format(iq.iq4_nl, 16),
+    "IQ4_XS": Format(iq.iq4_xs, 20),
+    "MXFP4": Format(iq.mxfp4, 0, iq.tame_mxfp4),
+    "NVFP4": Format(iq.nvfp4, 0, iq.tame_nvfp4),
     "TQ1_0": Format(_tq1_0, 10),
     "TQ2_0": Format(_tq2_0, 10),
     "Q1_0": Format(_q1_0, 10),
