@@ -433,7 +433,8 @@ def assert_same(found: list[Any], wanted: list[Any], precision: str, what: Any) 
         if precision == "exact":
             assert np.array_equal(one, other), what
         else:
-            assert np.abs(one - other).max() <= 1e-5 * np.abs(other).max() + 1e-6, what
+            # sums cancel, so rounding shows more in them than in their terms
+            assert np.abs(one - other).max() <= 1e-4 * np.abs(other).max(), what
 
 
 @pytest.mark.parametrize(
