@@ -411,6 +411,27 @@ def test_after_close(tiny_llama: Callable[..., Path]) -> None:
     assert llm.tokenize("the")
 
 
+def test_closed_under_an_answer(tiny_llama: Callable[..., Path]) -> None:
+    """By another thread: the answer ends with an error, and nothing crashes."""
+    llm = LLM(tiny_llama(), ctx_size=1024)
+    begun, errors = threading.Event(), []
+
+    def work() -> None:
+        try:
+            for _ in llm.generate([1], stream=True, **GREEDY):
+                begun.set()
+        except DeviceLostError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(60)
+    llm.close()
+    thread.join(60)
+    assert len(errors) == 1
+    assert llm._device.buffers == 0
+
+
 def test_progress_and_adapter(tiny_llama: Callable[..., Path]) -> None:
     seen: list[tuple[str, int, int | None]] = []
     with LLM(tiny_llama(), ctx_size=32, progress=lambda *args: seen.append(args)) as llm:
