@@ -55,6 +55,13 @@ def test_refuses_a_pipe_that_is_no_text(cli: Cli, script: Any) -> None:
     assert not script.loaded
 
 
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_refuses_an_empty_pipe(cli: Cli, script: Any, text: str) -> None:
+    result = cli("run", "smollm2", input=text)
+    assert result.exit_code == 2 and "empty" in result.stderr
+    assert not script.loaded
+
+
 def test_json_is_one_object(cli: Cli, script: Any) -> None:
     script.pieces = ["Blå", '"\n']
     result = cli("run", "smollm2", "Why?", "--json")

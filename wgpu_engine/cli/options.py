@@ -17,7 +17,12 @@ MODEL_PANEL = "Model and device"
 SAMPLING_PANEL = "Sampling"
 
 ModelName = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Path of a GGUF file, or a name that `list` shows.", show_default=True)
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A name that `list` shows, or the path of a GGUF file or a model's folder.",
+        show_default=True,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
@@ -61,7 +66,7 @@ class ModelOptions:
         typer.Option(
             min=1,
             metavar="TOKENS",
-            help="Room for prompt and answer together; by default what model and memory allow.",
+            help="Room for prompt and answer together; by default the model's own, up to 4096.",
             rich_help_panel=MODEL_PANEL,
         ),
     ] = None

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_STAGES = {"download": "fetching", "verify": "checking", "weights": "loading weights", "kernels": "compiling kernels"}
-_IN_BYTES = {"download", "verify", "weights"}
+_STAGES = {
+    "download": "fetching",
+    "unpack": "unpacking",
+    "verify": "checking",
+    "weights": "loading weights",
+    "kernels": "compiling kernels",
+}
+_IN_BYTES = {"download", "unpack", "verify", "weights"}
 
 
 class ProgressDisplay:

@@ -36,7 +36,7 @@ def run(
     """
     check_finite(sampling)
     if prompt is None or prompt == "-":
-        prompt = _read_prompt()
+        prompt = _read_prompt(model)
     with open_llm(model, options) as llm:
         if as_json:
             _answer_as_json(llm, model, prompt, raw, sampling)
@@ -44,13 +44,20 @@ def run(
             _stream_answer(llm, prompt, raw, sampling)
 
 
-def _read_prompt() -> str:
+def _read_prompt(model: str) -> str:
     if sys.stdin is None or sys.stdin.isatty():
-        raise RequestError('there is no prompt: add one in quotes, pipe one in, or talk with "wgpu-engine chat"')
+        # the model is named, since a lone prompt is taken for it
+        raise RequestError(
+            f"there is no prompt for the model {model!r:.80}: add one in quotes after the model, pipe one in, or talk "
+            "with `wgpu-engine chat`"
+        )
     try:
-        return sys.stdin.buffer.read().decode().removesuffix("\n")
+        prompt = sys.stdin.buffer.read().decode().removesuffix("\n")
     except UnicodeDecodeError as error:
         raise RequestError("the prompt on stdin is not UTF-8 text: convert it first") from error
+    if not prompt:
+        raise RequestError("the prompt on stdin is empty: pipe text in, or add a prompt in quotes after the model")
+    return prompt
 
 
 def ask(llm: "LLM", prompt: str, raw: bool, **keywords: Any) -> Any:

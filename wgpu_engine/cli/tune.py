@@ -22,6 +22,10 @@ def tune(options: ModelOptions, model: ModelName = "smollm2") -> None:
         for problem, variant in found.items():
             what = f"{problem.quant} {problem.features} x {problem.k}" + (", gated" if problem.ports == 2 else "")
             how = f"{variant.team} threads a feature" if variant.team else "a thread for 4 features"
-            extra = [f"{variant.tile} rows a thread", *(["shared loads"] if variant.share else [])]
+            extra = [
+                f"{variant.tile} row{'s' if variant.tile > 1 else ''} a thread",
+                *(["shared loads"] if variant.share else []),
+            ]
             rows.append((what, str(problem.columns), ", ".join([how, *extra])))
         terminal.console().print(terminal.table(["product", "rows", "fastest"], rows, right=["rows"]))
+        terminal.note(f"Kept: models take these kernels on {llm.adapter.name} from now on.")
