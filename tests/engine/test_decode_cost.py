@@ -73,6 +73,7 @@ def test_new_blocks_of_the_cache(tiny: LLM, census: Callable[[LLM], Any]) -> Non
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_host_time_of_a_step(smollm2_fast: LLM) -> None:
     """Of the engine's own thread, without the wait for tokens: the median of 200 steps, in µs."""
     found = []

@@ -101,7 +101,7 @@ class Layer:
 
     attention_norm: Norm
     qkv: tuple[Weight, ...]
-    """one weight, or three where their types differ"""
+    """one weight, or more where their types differ"""
     qkv_bias: Buffer | None
     qk_norm: Norm | None
     """gains of queries and of keys, one behind the other"""

@@ -12,6 +12,8 @@ PARTITION = 256
 _SPLIT_ROWS = 8
 """plans of more rows keep an adapter busy without splitting the context"""
 _THREADS = 64
+_UNROLLED = 2048
+"""values of the queries of a key head up to which lanes keep them in registers"""
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,12 @@ def attend(
     split = splits > 1
     partial_bytes = 4 * builder.rows * heads.count * partitions * (heads.head_dim + 4)
     out = builder.buffer(partial_bytes, "partials") if split else h
-    lanes = builder.shuffle and builder.device.adapter.kind == "cpu"
+    group = heads.count // heads.kv_count
+    lanes = builder.shuffle and builder.device.adapter.kind == "cpu" and group * heads.head_dim <= _UNROLLED
     values = {
         **heads.values(),
         **cache.values(),
-        "group": heads.count // heads.kv_count,
+        "group": group,
         "scale": heads.scale,
         "codec": codec,
         "partition": PARTITION,

@@ -4,6 +4,7 @@ import math
 import struct
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from math import gcd
 
 from wgpu_engine.errors import UnsupportedModelError
@@ -75,10 +76,9 @@ class Loader:
         return Weight(name, first.type, features, k, tuple(parts), len(ports))
 
     async def stacked(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:
-        """One weight of all features, if the types agree; else a weight each."""
-        if len({tensor.type.name for tensor in tensors}) == 1:
-            return (await self.weight(name, [tensors]),)
-        return tuple([await self.weight(tensor.name, [[tensor]]) for tensor in tensors])
+        """The features of all tensors, one below the other: a weight for each run of tensors of the same type."""
+        runs = [list(run) for _, run in groupby(tensors, key=lambda tensor: tensor.type.name)]
+        return tuple([await self.weight(name if len(runs) == 1 else run[0].name, [run]) for run in runs])
 
     async def paired(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:
         """One weight with a port for each tensor, if the types agree; else a weight each."""
