@@ -94,5 +94,5 @@ def choose_adapter(selector: str | int | None = None) -> tuple[AdapterInfo, Any]
     for info, adapter in found:
         if text == str(info.index) if text.isdigit() else text.lower() in info.name.lower():
             return info, adapter
-    names = ", ".join(f"{info.index} for {info.name}" for info, _ in found)
-    raise NoAdapterError(f"no adapter fits --device {text!r}: give a part of a name or a number, {names}")
+    names = ", ".join(f"{info.index}: {info.name}" for info, _ in found)
+    raise NoAdapterError(f"no adapter fits --device {text!r}; choose by number or name one of these: {names}")
