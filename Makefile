@@ -3,7 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 MODEL := smollm2
-PROMPT := Why is the sky blue? Answer in two sentences.
+PROMPT := Give me three tips for staying healthy.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
 ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVER_FILES=$(SWIFTSHADER)
 SETUP := tools/setup.sh
@@ -28,7 +28,7 @@ $(VENV)/.ready-dev: pyproject.toml $(SETUP)
 demo: $(VENV)/.ready ## set up, fetch the default model and answer a prompt
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
-	@$(BIN)/wgpu-engine run $(MODEL) "$(PROMPT)"
+	@$(BIN)/wgpu-engine run $(MODEL) "$(PROMPT)" --temperature 0
 
 test: $(VENV)/.ready-dev ## set up and run all tests but the slow ones
 	@$(SETUP) adapter

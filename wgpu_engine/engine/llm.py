@@ -18,7 +18,7 @@ from wgpu_engine.engine.memory import check_budget, context_size, footprint, mem
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.tuning import load_tuning, save_tuning
 from wgpu_engine.engine.turns import Turns
-from wgpu_engine.errors import RequestError
+from wgpu_engine.errors import EngineError, RequestError
 from wgpu_engine.files.model_file import ModelFile
 from wgpu_engine.files.opening import open_any
 from wgpu_engine.files.store import Store
@@ -88,8 +88,12 @@ class LLM:
             raise RequestError(f"precision must be fast or exact, not {precision!r}")
         if kv_type not in ("f16", "f32"):
             raise RequestError(f"kv_type must be f16 or f32, not {kv_type!r}")
-        if ctx_size is not None and not (isinstance(ctx_size, int) and 1 <= ctx_size <= 1 << 24):
+        if ctx_size is not None and not (_is_whole(ctx_size) and 1 <= ctx_size <= 1 << 24):
             raise RequestError(f"ctx_size must be from 1 to {1 << 24}, not {ctx_size}")
+        if memory_budget is not None and not _is_whole(memory_budget):
+            raise RequestError(f"memory_budget must be a number of bytes, not {memory_budget!r}")
+        if not isinstance(model, str | Path):
+            raise RequestError(f"model must be a path or the name of a model in the store, not {model!r}")
         self.path = Store().find(model)
         self.warnings: list[str] = []
         self._turns = Turns()
@@ -113,6 +117,11 @@ class LLM:
     ) -> None:
         self.description = describe(file.metadata, file.tensors)
         self.ctx_size = context_size(self.description, ctx_size)
+        if self.ctx_size > self.description.context:
+            self.warnings.append(
+                f"a context of {self.ctx_size} is more than the {self.description.context} positions that the model was "
+                "trained for: expect worse answers beyond them"
+            )
         need = footprint(self.description, file.tensor_bytes, self.ctx_size, kv_type)
         check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
         self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
@@ -240,14 +249,19 @@ class LLM:
         `progress` is called with "kernels", how many problems are done and how many there are.
 
         Raises:
-            OSError: the folder of the model store can't be written to.
+            EngineError: the folder of the model store can't be written to.
         """
         self._turns.take()
         try:
             found = drive(self._engine.tune(partial(progress, "kernels") if progress else lambda done, total: None))
         finally:
             self._turns.give_back()
-        save_tuning(self._device, found)
+        try:
+            save_tuning(self._device, found)
+        except OSError as error:
+            raise EngineError(
+                f"what was found can't be kept ({error.strerror}): have WGPU_ENGINE_HOME name a folder that can be written to"
+            ) from error
         return found
 
     def close(self) -> None:
@@ -321,6 +335,10 @@ def _array(rows: list[bytes]) -> "NDArray[np.float32]":
     import numpy
 
     return numpy.frombuffer(b"".join(rows), numpy.float32).reshape(len(rows), -1)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _params(sampling: Mapping[str, Any]) -> SamplingParams:
