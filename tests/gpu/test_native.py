@@ -1,6 +1,7 @@
 """The device on the desktop: memory, kernels, plans, and what becomes of errors."""
 
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -296,6 +297,31 @@ def test_opens_with_the_least_limits() -> None:
 def test_limits_that_an_adapter_lacks_are_refused() -> None:
     with pytest.raises(DeviceError, match=r"can't be opened.*--device"):
         drive(open_device(limits=Limits(buffer_bytes=1 << 60)))
+
+
+def test_another_thread_closes_the_device(fresh: NativeDevice) -> None:
+    """What is under way ends first: the library would end the process, were its buffers taken from it."""
+    counts, step = buffers_of(fresh, [0] * 64, [1])
+    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")
+    began = threading.Event()
+    ends: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while True:
+                drive(fresh.receive(fresh.run_and_read(plan, counts, 0, 256)))
+                began.set()
+        except BaseException as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert began.wait(30)
+    fresh.close()
+    thread.join(30)
+    assert [type(error) for error in ends] == [DeviceLostError]
+    assert "closed" in str(ends[0])
+    assert fresh.buffers == 0
 
 
 def test_a_read_that_is_pending_when_the_device_closes(fresh: NativeDevice) -> None:

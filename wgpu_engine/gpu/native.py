@@ -1,5 +1,6 @@
 """The device on the desktop, through wgpu-py."""
 
+import threading
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
 from typing import Any, TypeVar
@@ -7,6 +8,7 @@ from typing import Any, TypeVar
 from wgpu_engine.errors import DeviceError, DeviceLostError, EngineError, OutOfMemoryError
 from wgpu_engine.gpu.adapters import choose_adapter, wgpu_module
 from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Pending, Plan, Shader
+from wgpu_engine.gpu.interruption import InterruptionDeferred
 from wgpu_engine.gpu.probe import probe_subgroup_size
 from wgpu_engine.gpu.replay import Step, replayer
 from wgpu_engine.gpu.wgsl import binding_types
@@ -38,7 +40,7 @@ class NativePending:
 
 
 class NativeDevice:
-    """See `wgpu_engine.gpu.device.Device`."""
+    """See `wgpu_engine.gpu.device.Device`. Any thread may close it while another one uses it."""
 
     def __init__(self, info: AdapterInfo, device: Any, limits: Limits, dialect: str) -> None:
         self.adapter = info
@@ -53,6 +55,10 @@ class NativeDevice:
         self._staging: dict[int, list[Any]] = {}
         self._replay = replayer(self._wgpu)
         self._staged = 0
+        # the library ends the process where a buffer is destroyed amid a call that uses it; reentrant, since the
+        # garbage collector may close a generator, which makes a call within a call
+        self._lock = threading.RLock()
+        self._closed = False
         self._fence = self.buffer(16, "fence")
 
     @property
@@ -68,14 +74,17 @@ class NativeDevice:
                 "this adapter allows: use a smaller model or --ctx-size"
             )
         usage = self._wgpu.BufferUsage
-        flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
-        buffer = self._guard(label, lambda: self._device.create_buffer(label=label, size=size, usage=flags))
+        return self._guard(label, lambda: self._create(label, size, usage.STORAGE | usage.COPY_SRC | usage.COPY_DST))  # type: ignore[no-any-return]
+
+    def _create(self, label: str, size: int, usage: int) -> Any:
+        buffer = self._device.create_buffer(label=label, size=size, usage=usage)
         self._buffers.add(buffer)
-        return buffer  # type: ignore[no-any-return]
+        return buffer
 
     def free(self, buffer: Buffer) -> None:
-        self._buffers.discard(buffer)
-        buffer.destroy()  # type: ignore[attr-defined]
+        with self._lock, InterruptionDeferred():
+            self._buffers.discard(buffer)
+            buffer.destroy()  # type: ignore[attr-defined]
 
     def write(self, buffer: Buffer, offset: int, data: bytes | bytearray | memoryview) -> None:
         self._guard("write", lambda: self._queue.write_buffer(buffer, offset, data))
@@ -162,8 +171,7 @@ class NativeDevice:
             staging = spare.pop()
         else:
             usage = self._wgpu.BufferUsage
-            staging = self._device.create_buffer(label="read", size=size, usage=usage.MAP_READ | usage.COPY_DST)
-            self._buffers.add(staging)
+            staging = self._create("read", size, usage.MAP_READ | usage.COPY_DST)
         encoder = self._encode(plan) if plan else self._device.create_command_encoder()
         encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, size)
         self._queue.submit([encoder.finish()])
@@ -172,33 +180,41 @@ class NativeDevice:
 
     async def receive(self, pending: Pending) -> bytes:
         assert isinstance(pending, NativePending), "a read of another device"
-        if not self._buffers:
-            # the library would wait for ever: nobody polls a closed device
-            raise DeviceLostError("the GPU device was closed: load the model again")
 
         def wait() -> bytes:
             pending.promise.sync_wait()
             data = bytes(pending.staging.read_mapped(copy=False))
             pending.staging.unmap()
+            if pending.size <= 1 << 20:
+                self._staging[pending.size].append(pending.staging)
+            else:
+                self.free(pending.staging)
             return data
 
-        data = self._guard("read", wait)
-        if pending.size <= 1 << 20:
-            self._staging[pending.size].append(pending.staging)
-        else:
-            self.free(pending.staging)
-        return data
+        return self._guard("read", wait)
 
     def close(self) -> None:
-        for buffer in self._buffers:
-            buffer.destroy()
-        self._buffers.clear()
-        self._staging.clear()
-        self._kernels.clear()
-        self._device.destroy()
+        with self._lock, InterruptionDeferred():
+            self._closed = True
+            for buffer in self._buffers:
+                buffer.destroy()
+            self._buffers.clear()
+            self._staging.clear()
+            self._kernels.clear()
+            self._device.destroy()
 
     def _guard(self, what: str, call: Callable[[], _T]) -> _T:
-        """Turns the library's errors into ours; one class of it stands for many kinds, told apart by their text."""
+        """Makes a call to the library while the device stays open, and turns the library's errors into ours.
+
+        One class of these stands for many kinds, told apart by their text.
+        """
+        with self._lock, InterruptionDeferred():
+            if self._closed:
+                # the library would wait for ever, or end the process
+                raise DeviceLostError("the GPU device was closed: load the model again")
+            return self._translated(what, call)
+
+    def _translated(self, what: str, call: Callable[[], _T]) -> _T:
         try:
             return call()
         except (EngineError, KeyboardInterrupt):
@@ -223,21 +239,23 @@ async def open_device(selector: str | int | None = None, limits: Limits | None =
         NoAdapterError: no adapter fits the selector.
         DeviceError: the driver refuses to open it.
     """
-    info, adapter = choose_adapter(selector)
+    with InterruptionDeferred():
+        info, adapter = choose_adapter(selector)
     limits = limits or info.limits
     features = [f for f in ("shader-f16", "subgroup", "subgroups") if f in info.features]
     try:
-        device = adapter.request_device_sync(
-            label="wgpu_engine",
-            required_features=features,
-            required_limits={
-                "max-buffer-size": limits.buffer_bytes,
-                "max-storage-buffer-binding-size": limits.binding_bytes,
-                "max-storage-buffers-per-shader-stage": limits.storage_buffers,
-                "max-compute-invocations-per-workgroup": limits.invocations,
-                "max-compute-workgroup-storage-size": limits.workgroup_bytes,
-            },
-        )
+        with InterruptionDeferred():
+            device = adapter.request_device_sync(
+                label="wgpu_engine",
+                required_features=features,
+                required_limits={
+                    "max-buffer-size": limits.buffer_bytes,
+                    "max-storage-buffer-binding-size": limits.binding_bytes,
+                    "max-storage-buffers-per-shader-stage": limits.storage_buffers,
+                    "max-compute-invocations-per-workgroup": limits.invocations,
+                    "max-compute-workgroup-storage-size": limits.workgroup_bytes,
+                },
+            )
     except Exception as error:
         text = " ".join(str(error).split())[:400]
         raise DeviceError(f"the adapter {info.name} can't be opened ({text}): choose another with --device") from error
