@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import wgpu_engine.engine.llm
 from wgpu_engine import LLM
 from wgpu_engine.errors import (
     EngineError,
@@ -21,6 +22,8 @@ from wgpu_engine.errors import (
     UnsupportedModelError,
 )
 from wgpu_engine.gpu import adapters
+from wgpu_engine.gpu.device import Limits
+from wgpu_engine.gpu.native import NativeDevice, open_device
 
 pytestmark = pytest.mark.usefixtures("no_kernel_check")
 Write = Callable[..., Path]
@@ -182,6 +185,18 @@ def test_a_context_larger_than_a_buffer(tiny_llama: Write) -> None:
     assert "ctx-size" in refusal(OutOfMemoryError, tiny_llama(), ctx_size=1 << 24, memory_budget=1 << 50)
 
 
+def test_a_context_that_no_kernel_could_reach(tiny_llama: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no fault of a kernel or a driver."""
+
+    async def opened(selector: Any) -> NativeDevice:
+        return await open_device(selector, Limits())
+
+    monkeypatch.setattr(wgpu_engine.engine.llm, "open_device", opened)
+    text = refusal(OutOfMemoryError, tiny_llama(), ctx_size=1 << 23, memory_budget=1 << 50)
+    found = re.search(r"--ctx-size of at most (\d+)$", text)
+    assert found and 1 < int(found[1]) < 1 << 23
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -191,6 +206,8 @@ def test_a_context_larger_than_a_buffer(tiny_llama: Write) -> None:
         ({"ctx_size": -5}, "ctx_size"),
         ({"ctx_size": 1 << 30}, "ctx_size"),
         ({"ctx_size": 2.5}, "ctx_size"),
+        ({"ctx_size": True}, "ctx_size"),
+        ({"memory_budget": "4G"}, "memory_budget"),
     ],
 )
 def test_options_that_cannot_be(tiny_llama: Write, options: dict[str, Any], word: str) -> None:

@@ -50,7 +50,17 @@ def test_stop_strings() -> None:
     assert SamplingParams().stop == ()
 
 
-@pytest.mark.parametrize("values", [{"top_k": 1 << 32}, {"stop": {"a": 1}}, {"max_tokens": True}, {"seed": True}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"top_k": 1 << 32},
+        {"stop": {"a": 1}},
+        {"max_tokens": True},
+        {"seed": True},
+        {"temperature": 10**400},
+        {"temperature": float("nan")},
+    ],
+)
 def test_odd_values(values: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=next(iter(values))):
         SamplingParams(**values)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -16,13 +15,16 @@ import numpy as np
 import pytest
 
 import wgpu_engine.engine.llm
+import wgpu_engine.ops.repack
 from wgpu_engine import LLM
 from wgpu_engine.engine.memory import footprint
 from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.files.model_file import open_model
+from wgpu_engine.files.quants import QuantType
 from wgpu_engine.gpu.device import Limits
 from wgpu_engine.gpu.native import NativeDevice, open_device
 from wgpu_engine.models.registry import describe
+from wgpu_engine.ops.weight import split_features
 from wgpu_engine.platform.drive import drive
 
 pytestmark = pytest.mark.usefixtures("no_kernel_check")
@@ -121,13 +123,17 @@ def opened_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def use(limits: Limits | None = None, binding_bytes: int | None = None, subgroups: bool = True) -> None:
         async def opened(selector: Any) -> NativeDevice:
             device = await open_device(selector, limits)
-            if binding_bytes:
-                device.limits = replace(device.limits, binding_bytes=binding_bytes)
             if not subgroups:
                 device.subgroup_size = 0
             return device
 
         monkeypatch.setattr(wgpu_engine.engine.llm, "open_device", opened)
+        if binding_bytes:
+            # of weights alone: the cache has to fit a binding
+            def split(quant: QuantType, features: int, k: int, ports: int, limit: int) -> list[tuple[int, int]]:
+                return split_features(quant, features, k, ports, min(limit, binding_bytes))
+
+            monkeypatch.setattr(wgpu_engine.ops.repack, "split_features", split)
 
     return use
 

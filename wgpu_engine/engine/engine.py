@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wgpu_engine.engine.blocks import BlockPool
+from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import Buffer, Device, Dispatch, Pending, Plan
 from wgpu_engine.gpu.tuner import fastest
 from wgpu_engine.models.model import Model
@@ -59,7 +60,7 @@ class Engine:
         self.cache = KVCache(
             kv_type,
             tuple(
-                device.buffer(blocks * kv_block_bytes(state.heads, state.head_dim, kv_type), f"kv {i}")
+                self._kv_buffer(blocks * kv_block_bytes(state.heads, state.head_dim, kv_type), f"kv {i}")
                 for i, state in enumerate(model.description.states)
             ),
             device.buffer(4 * slots * table_width, "block tables"),
@@ -75,6 +76,16 @@ class Engine:
         self.tuning = dict(tuning or {})
         self._plans: dict[tuple[int, int, bool, int], _Recorded] = {}
         model.prepare(ctx_size)
+
+    def _kv_buffer(self, size: int, label: str) -> Buffer:
+        """Room of a layer, which attention binds whole."""
+        most = self.device.limits.binding_bytes
+        if size > most:
+            raise OutOfMemoryError(
+                f"a context of {self.ctx_size} tokens takes {size >> 20} MiB a layer, more than the {most >> 20} MiB "
+                f"that this adapter lets a kernel reach: give a --ctx-size of at most {self.ctx_size * most // size}"
+            )
+        return self.device.buffer(size, label)
 
     def free(self) -> None:
         """Gives the cache and the plans' buffers back; the weights stay."""
