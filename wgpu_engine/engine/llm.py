@@ -119,8 +119,8 @@ class LLM:
         self.ctx_size = context_size(self.description, ctx_size)
         if self.ctx_size > self.description.context:
             self.warnings.append(
-                f"a context of {self.ctx_size} is more than the {self.description.context} positions that the model was "
-                "trained for: expect worse answers beyond them"
+                f"a context of {self.ctx_size} is more than the {self.description.context} positions that the model "
+                "was trained for: expect worse answers beyond them"
             )
         need = footprint(self.description, file.tensor_bytes, self.ctx_size, kv_type)
         check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
@@ -260,7 +260,8 @@ class LLM:
             save_tuning(self._device, found)
         except OSError as error:
             raise EngineError(
-                f"what was found can't be kept ({error.strerror}): have WGPU_ENGINE_HOME name a folder that can be written to"
+                f"what was found can't be kept ({error.strerror}): have WGPU_ENGINE_HOME name a folder that can be "
+                "written to"
             ) from error
         return found
 
