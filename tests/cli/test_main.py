@@ -153,3 +153,21 @@ def test_a_terminal_gets_bars_and_no_control_characters_of_the_model() -> None:
     assert program.wait(30) == 0
     assert "loading weights" in text and "1.0/2.0 MiB" in text
     assert "a[2Jbdone" in text
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
+@pytest.mark.parametrize("arguments", [["list"], ["run", "x", "hello"]])
+def test_a_full_disk_behind_stdout(arguments: list[str]) -> None:
+    code = ENGINE.replace("{body}", "pass")
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        ran = subprocess.run([sys.executable, "-c", code, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].startswith("error: the system refuses the output (No space left on device)")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes descriptors")
+def test_a_closed_stdout_takes_nothing() -> None:
+    code = ENGINE.replace("{body}", "pass")
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", code, "run", "x", "hello"]
+    ran = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, ran.stderr.split()) == (0, ["closed"])

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -53,6 +54,14 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(EXIT_ERROR) from error
         except BrokenPipeError as error:
             _discard_stdout()
+            raise typer.Exit(EXIT_ERROR) from error
+        except OSError as error:
+            # a full disk behind stdout, for one; what is foreseen has become an EngineError
+            if os.environ.get("WGPU_ENGINE_DEBUG"):
+                traceback.print_exception(error)
+            _discard_stdout()
+            what = error.filename or "the output"
+            complain(f"the system refuses {what} ({error.strerror}): check its permissions and the room on the disk")
             raise typer.Exit(EXIT_ERROR) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(EXIT_INTERRUPTED) from error
@@ -105,6 +114,9 @@ def overview(
 
 def main() -> None:
     """Run the command line."""
+    # where they were closed before the start, Python has none; what would go there goes nowhere
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
