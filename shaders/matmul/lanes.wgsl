@@ -22,6 +22,8 @@ fn main(
   let block = workgroup.x + ${grid_x}u * workgroup.z;
   let first_column = (workgroup.y * ${columns}u + local.y) * ${tile}u;
   let feature = block * 32u + 4u * lane;
+  // a plan may have more room than rows; what is left over must still meet the others at barriers
+  let used = first_column < column_count();
   let cluster = ${"subgroup_lane & ~7u" if share else "0u"};
 {% for t in range(tile) %}
   let row${t} = source_row(min(first_column + ${t}u, column_count() - 1u));
@@ -33,7 +35,7 @@ fn main(
 {% endif %}
 {% endfor %}{% endfor %}{% endfor %}
 {% if codec == "q8" %}
-  for (var unit = 0u; unit < ${k // 32}u; unit++) {
+  for (var unit = 0u; unit < select(0u, ${k // 32}u, used); unit++) {
 {% for t in range(tile) %}
     let x${t} = read_block(row${t}, unit, lane, cluster);
 {% endfor %}
@@ -49,7 +51,7 @@ fn main(
 {% endfor %}{% endfor %}
   }
 {% elif quant_is_float %}
-  for (var group = 0u; group < ${(k + 3) // 4}u; group++) {
+  for (var group = 0u; group < select(0u, ${(k + 3) // 4}u, used); group++) {
 {% for t in range(tile) %}
     let x${t} = a[row${t} * ${(k + 3) // 4}u + group];
 {% endfor %}
@@ -69,7 +71,7 @@ fn main(
     }
   }
 {% else %}
-  for (var unit = 0u; unit < ${k // 32}u; unit++) {
+  for (var unit = 0u; unit < select(0u, ${k // 32}u, used); unit++) {
 {% for t in range(tile) %}
 {% if share %}
     let part${t} = bitcast<vec4<u32>>(a[row${t} * ${k // 4}u + unit * 8u + lane]);

@@ -184,20 +184,21 @@ class Engine:
         Returns the fastest variant of each problem. `progress` gets how many problems are done and how many there are.
         """
         trials: dict[Any, dict[Any, list[Dispatch]]] = {}
+        states = []
         for rows in self.plan_rows:
             builder = self.builder(rows, 1)
             builder.trials = trials
             self.model.forward(builder, self.cache, 1)
-            # rows that take part, so that kernels do not leave early
-            state = pack_state([Row(0, 0, 0)] * rows, [0])
-            self.device.write(builder.state, 0, state)
+            # rows that take part, since kernels pass over others
+            self.device.write(builder.state, 0, pack_state([Row(0, 0, 0)] * rows, [0]))
+            states.append(builder.state)
         for number, (problem, ways) in enumerate(trials.items()):
             best = await fastest(self.device, ways)
             if best is not None:
                 self.tuning[problem] = best
             progress(number + 1, len(trials))
-        for recorded in self._plans.values():
-            self.device.free(recorded.state)
+        for state in (*states, *(recorded.state for recorded in self._plans.values())):
+            self.device.free(state)
         self._plans.clear()
         return self.tuning
 
