@@ -1,7 +1,8 @@
 {# A unit has eight bytes of low bits of grid indices, a byte of their ninth bits, four bytes of signs, and half a byte
-   of scale. #}
+   of scale. Weights are odd multiples of it from -15 to 15, which q numbers from 0 to 15; the grid has the q of positive
+   ones, and that of a negative one is 15 minus it. #}
 {% include "quants/grid_words.wgsl" %}
-{% include "quants/signs.wgsl" %}
+{% include "quants/bits.wgsl" %}
 const SPLIT_SCALES = false;
 
 fn quants(feature: u32, unit: u32) -> Quants {
@@ -10,15 +11,15 @@ fn quants(feature: u32, unit: u32) -> Quants {
   let high = byte_at(HIGH + feature * HIGH_ROW, unit);
   let lo = (vec4<u32>(high) << vec4<u32>(8u, 7u, 6u, 5u)) & vec4<u32>(256u);
   let hi = (vec4<u32>(high) << vec4<u32>(4u, 3u, 2u, 1u)) & vec4<u32>(256u);
-  let size = Quants(
-    grid_words(((vec4<u32>(word(i)) >> bytes) & vec4<u32>(255u)) | lo),
-    grid_words(((vec4<u32>(word(i + 1u)) >> bytes) & vec4<u32>(255u)) | hi));
-  return with_signs(size, word(SIGNS + feature * SIGNS_ROW + unit));
+  let minus = bits(word(SIGNS + feature * SIGNS_ROW + unit));
+  return Quants(
+    grid_words(((vec4<u32>(word(i)) >> bytes) & vec4<u32>(255u)) | lo) ^ (minus.lo * 15u),
+    grid_words(((vec4<u32>(word(i + 1u)) >> bytes) & vec4<u32>(255u)) | hi) ^ (minus.hi * 15u));
 }
 
 fn scales(feature: u32, unit: u32) -> vec4<f32> {
   let block = unit >> 3u;
   let scale = (word(SCALES + feature * SCALES_ROW + block) >> (4u * (unit & 7u))) & 15u;
   let d = half_float(SCALE + feature * SCALE_ROW, block) * f32(2u * scale + 1u);
-  return vec4<f32>(d, 0.0, d, 0.0);
+  return vec4<f32>(2.0 * d, -15.0 * d, 2.0 * d, -15.0 * d);
 }

@@ -61,7 +61,7 @@ def _type(name: str, ggml_id: int, block: int, *, grid: str = "", **sizes: int) 
     return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES, grid)
 
 
-_NIBBLES = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "IQ1_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0")
+_NIBBLES = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "IQ1_S", "IQ3_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0")
 
 _TYPES = (
     _type("F32", 0, 1, values=4),

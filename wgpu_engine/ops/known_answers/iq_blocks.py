@@ -108,8 +108,8 @@ def iq3_xxs(block: bytes) -> list[float]:
 def iq3_s(block: bytes) -> list[float]:
     (d,) = struct.unpack_from("<e", block)
     low, high, signs = block[2:66], block[66:74], block[74:106]
-    sizes = b"".join(_bytes("IQ3_S")[low[i] | (high[i // 8] >> i % 8 & 1) << 8] for i in range(64))
-    quants = _signed(sizes, int.from_bytes(signs, "little"))
+    entries = b"".join(_bytes("IQ3_S")[low[i] | (high[i // 8] >> i % 8 & 1) << 8] for i in range(64))
+    quants = _signed([2 * entry - 15 for entry in entries], int.from_bytes(signs, "little"))
     return _scaled(quants, [d * (2 * scale + 1) for scale in _halves(block[106:])])
 
 
