@@ -66,8 +66,8 @@ class Matrix:
 def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int) -> Bytes:
     """Rows of random bytes [rows, row bytes], only the scales of blocks and the exponents of floats kept sane."""
     if quant.fields[0].name == "integers":
-        # no more than the 24 bits that f32 holds
-        bits = 8 * quant.block_bytes
+        # no more than the 24 bits that f32 holds, and not so large that squares of their sums overflow it
+        bits = min(8 * quant.block_bytes, 52)
         most = min(bits, 25) - 1
         values = rng.integers(-(1 << most), 1 << most, (rows, k)) << rng.integers(0, bits - most, (rows, k))
         return values.astype(f"<i{quant.block_bytes}").view(np.uint8).reshape(rows, -1)
