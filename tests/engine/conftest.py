@@ -115,13 +115,22 @@ _DEVICE_CALLS = (
     "create_compute_pipeline",
     "create_command_encoder",
 )
+_C_CALLS = {
+    "wgpuDeviceCreateCommandEncoder": "create_command_encoder",
+    "wgpuCommandEncoderBeginComputePass": "begin_compute_pass",
+    "wgpuCommandEncoderCopyBufferToBuffer": "copy_buffer_to_buffer",
+    "wgpuComputePassEncoderDispatchWorkgroups": "dispatch_workgroups",
+    "wgpuQueueSubmit": "submit",
+    "wgpuQueueSubmitForIndex": "submit",
+}
+"""of wgpu-native, by what they are called in WebGPU"""
 
 
 @pytest.fixture
 def census(monkeypatch: pytest.MonkeyPatch) -> Callable[[LLM], Any]:
     """`with census(llm) as counted:` counts calls of the library's own classes, below everything that is ours.
 
-    The C function of a dispatch is counted too, for LLMs that are made within the test.
+    C functions that are called directly are counted too, for LLMs that are made within the test.
     """
     counted = Census()
 
@@ -133,12 +142,14 @@ def census(monkeypatch: pytest.MonkeyPatch) -> Callable[[LLM], Any]:
         return wrapper
 
     class Library:
+        """The C functions that a device calls directly."""
+
         def __init__(self, lib: Any) -> None:
             self._lib = lib
 
         def __getattr__(self, name: str) -> Any:
             found = getattr(self._lib, name)
-            return counting(found, "dispatch_workgroups") if "DispatchWorkgroups" in name else found
+            return counting(found, _C_CALLS[name]) if name in _C_CALLS else found
 
     with suppress(ImportError):
         ffi = import_module(f"{wgpu_module().__name__}.backends.wgpu_native._ffi")

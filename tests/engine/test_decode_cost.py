@@ -62,11 +62,12 @@ def test_steps_of_a_decode(
     assert dispatches[1] - each <= 4, "embedding, head and sampling"
 
 
-def test_new_blocks_of_the_cache(tiny: LLM, census: Callable[[LLM], Any]) -> None:
+def test_new_blocks_of_the_cache(tiny_llama: Callable[..., Path], census: Callable[[LLM], Any]) -> None:
     """A sequence that grows out of its blocks costs one more small write, and nothing is made."""
-    tiny.generate([1, 5], temperature=0, max_tokens=8, ignore_eos=True)
-    with census(tiny) as counted:
-        tiny.generate([1, 5], temperature=0, max_tokens=200, ignore_eos=True)
+    with LLM(tiny_llama(), ctx_size=640) as llm:
+        llm.generate([1, 5], temperature=0, max_tokens=8, ignore_eos=True)
+        with census(llm) as counted:
+            llm.generate([1, 5], temperature=0, max_tokens=200, ignore_eos=True)
     assert not CREATIONS & counted.total.keys()
     assert len(counted.submits) == 200
     assert counted.total["write_buffer"] <= 200 // 32 + 4

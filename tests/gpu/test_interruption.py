@@ -68,7 +68,7 @@ from wgpu_engine.platform.drive import drive
 presses = 0
 def press(frame, event, argument):
     global presses
-    if event == "call" and frame.f_code.co_name == "buffer_map_callback" and presses < 3:
+    if event == "call" and frame.f_code.co_name in ("_on_mapped", "buffer_map_callback") and presses < 3:
         presses += 1
         signal.raise_signal(signal.SIGINT)
 device = drive(open_device())

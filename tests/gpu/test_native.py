@@ -11,7 +11,7 @@ from wgpu_engine.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from wgpu_engine.gpu import native
 from wgpu_engine.gpu.device import Dispatch, Limits, Shader
 from wgpu_engine.gpu.native import NativeDevice, open_device
-from wgpu_engine.gpu.replay import _replay
+from wgpu_engine.gpu.submission import DirectSubmitter, MethodSubmitter, submitter
 from wgpu_engine.platform.drive import drive
 
 COUNT_UP = Shader(
@@ -170,16 +170,33 @@ def test_reads_are_of_the_step_they_were_asked_with(device: NativeDevice) -> Non
         device.free(buffer)
 
 
-def test_the_librarys_methods_encode_the_same(device: NativeDevice, monkeypatch: Any) -> None:
+def test_the_librarys_methods_do_the_same(fresh: NativeDevice) -> None:
     """Where its C functions can't be called directly."""
-    counts, step = buffers_of(device, [0] * 8, [3])
-    plan = device.plan([Dispatch(COUNT_UP, (counts, step), (2, 1, 1))] * 2, "count")
-    device.run(plan)
-    monkeypatch.setattr(device, "_replay", _replay)
-    device.run(plan)
-    assert read_words(device, counts, 8) == [12] * 8
-    for buffer in (counts, step):
-        device.free(buffer)
+    fresh._submitter = MethodSubmitter(fresh._device)
+    counts, step = buffers_of(fresh, [0] * 8, [3])
+    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (2, 1, 1))] * 2, "count")
+    fresh.run(plan)
+    pending = [fresh.run_and_read(plan, counts, 16, 8) for _ in range(3)]
+    assert [struct.unpack("<2I", drive(fresh.receive(each))) for each in pending] == [(12, 12), (18, 18), (24, 24)]
+    assert read_words(fresh, counts, 8) == [24] * 8
+
+
+def test_c_functions_where_the_library_has_them(device: NativeDevice) -> None:
+    library = native.wgpu_module()
+    found = submitter(library, device._device)
+    assert isinstance(found, DirectSubmitter if library.__name__ == "wgpu" else MethodSubmitter)
+
+
+def test_an_error_in_a_submission_is_raised(fresh: NativeDevice) -> None:
+    """And the next submission works."""
+    counts, step = buffers_of(fresh, [0] * 4, [1])
+    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")
+    with pytest.raises(DeviceError, match=r"^the device refused read: .*"):
+        fresh.read(counts, 8, 16)
+    with pytest.raises(DeviceError, match=r"^the device refused count: .*"):
+        fresh.run_and_read(plan, counts, 8, 16)
+    fresh.run(plan)
+    assert read_words(fresh, counts, 4) == [1] * 4
 
 
 def test_flush_waits_for_what_was_submitted(device: NativeDevice) -> None:

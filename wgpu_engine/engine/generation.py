@@ -12,8 +12,11 @@ from wgpu_engine.errors import ContextFullError, DeviceError, RequestError
 from wgpu_engine.gpu.device import Pending
 from wgpu_engine.ops.state import Row, decode_row
 
-AHEAD = 3
-"""decode steps in flight: enough to hide a read-back, few enough that a stop wastes little"""
+_AHEAD = {"cpu": 0}
+"""decode steps queued behind the one whose token is awaited, by kind of adapter: where steps run on the host's cores, a
+submit waits for the one before it, and what is encoded meanwhile only disturbs that one"""
+_AHEAD_ELSEWHERE = 3
+"""enough to hide a read-back, few enough that a stop wastes little"""
 _SLOT = 0
 
 
@@ -59,6 +62,7 @@ class Generator:
         """
         limit = self.check(ids, params)
         start = time.perf_counter()
+        ahead = _AHEAD.get(self.engine.device.adapter.kind, _AHEAD_ELSEWHERE)
         queue: deque[Pending] = deque()
         answer: list[int] = []
         try:
@@ -66,7 +70,7 @@ class Generator:
             sampled = 1
             for number in range(limit):
                 # nothing is queued behind the first token, which would be late by as much
-                while sampled < min(limit, number + 1 + (AHEAD if number else 0)):
+                while sampled < min(limit, number + 1 + (ahead if number else 0)):
                     queue.append(self._decode(len(ids) + sampled))
                     sampled += 1
                 token = (await self.engine.receive_sampled(queue[0]))(_SLOT, number)

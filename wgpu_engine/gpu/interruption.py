@@ -2,6 +2,10 @@
 
 import signal
 import threading
+
+# the public functions make enums of handlers, which takes a tenth of the host's time in a decode step
+from _signal import getsignal  # type: ignore[import-not-found]
+from _signal import signal as set_handler
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,16 +21,16 @@ class InterruptionDeferred:
         self._noted: tuple[int, FrameType | None] | None = None
         self._before: Any = None
         if threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGINT)
+            before = getsignal(signal.SIGINT)
             if callable(before):
                 self._before = before
-                signal.signal(signal.SIGINT, self._note)
+                set_handler(signal.SIGINT, self._note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+            set_handler(signal.SIGINT, self._before)
             if self._noted is not None:
                 self._before(*self._noted)
 

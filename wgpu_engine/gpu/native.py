@@ -10,7 +10,7 @@ from wgpu_engine.gpu.adapters import choose_adapter, wgpu_module
 from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Pending, Plan, Shader
 from wgpu_engine.gpu.interruption import InterruptionDeferred
 from wgpu_engine.gpu.probe import probe_subgroup_size
-from wgpu_engine.gpu.replay import Step, replayer
+from wgpu_engine.gpu.submission import Copy, submitter
 from wgpu_engine.gpu.wgsl import binding_types
 from wgpu_engine.platform.source import ByteSource
 
@@ -23,8 +23,10 @@ _T = TypeVar("_T")
 class NativePlan:
     """Pipelines, bind groups and grids in order."""
 
-    def __init__(self, steps: list[Step], label: str) -> None:
+    def __init__(self, steps: list[Any], kept: list[Any], label: str) -> None:
         self.steps = steps
+        self.kept = kept
+        """what the steps refer to"""
         self.label = label
 
     @property
@@ -35,8 +37,8 @@ class NativePlan:
 class NativePending:
     """A mapped copy on its way."""
 
-    def __init__(self, staging: Any, size: int, promise: Any) -> None:
-        self.staging, self.size, self.promise = staging, size, promise
+    def __init__(self, copy: Copy, ticket: Any) -> None:
+        self.copy, self.ticket = copy, ticket
 
 
 class NativeDevice:
@@ -53,7 +55,7 @@ class NativeDevice:
         self._buffers: set[Any] = set()
         self._kernels: dict[str, tuple[Any, Any]] = {}
         self._staging: dict[int, list[Any]] = {}
-        self._replay = replayer(self._wgpu)
+        self._submitter = submitter(self._wgpu, device)
         self._staged = 0
         # the library ends the process where a buffer is destroyed amid a call that uses it; reentrant, since the
         # garbage collector may close a generator, which makes a call within a call
@@ -108,9 +110,14 @@ class NativeDevice:
         self._staged = 0
 
     def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
-        return NativePlan([self._record(dispatch) for dispatch in dispatches], label)
+        recorded = [self._record(dispatch) for dispatch in dispatches]
+        steps = [
+            self._submitter.step(*kept, dispatch.grid) for kept, dispatch in zip(recorded, dispatches, strict=True)
+        ]
+        return NativePlan(steps, recorded, label)
 
-    def _record(self, dispatch: Dispatch) -> Step:
+    def _record(self, dispatch: Dispatch) -> tuple[Any, Any]:
+        """Pipeline and bind group."""
         pipeline, layout = self._kernel(dispatch.shader)
         entries = [
             {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
@@ -118,7 +125,7 @@ class NativeDevice:
         ]
         name = dispatch.shader.name
         group = self._guard(name, lambda: self._device.create_bind_group(label=name, layout=layout, entries=entries))
-        return (pipeline, group, *dispatch.grid)
+        return pipeline, group
 
     def _kernel(self, shader: Shader) -> tuple[Any, Any]:
         kernel = self._kernels.get(shader.source)
@@ -146,52 +153,37 @@ class NativeDevice:
 
     def run(self, plan: Plan) -> None:
         assert isinstance(plan, NativePlan), "a plan of another device"
-        self._guard(plan.label, lambda: self._submit(plan))
+        self._guard(plan.label, lambda: self._submitter.submit(plan.steps, None))
 
     def run_and_read(self, plan: Plan, buffer: Buffer, offset: int, size: int) -> NativePending:
         assert isinstance(plan, NativePlan), "a plan of another device"
-        return self._guard(plan.label, lambda: self._read(plan, buffer, offset, size))
+        return self._guard(plan.label, lambda: self._read(plan.steps, buffer, offset, size))
 
     def read(self, buffer: Buffer, offset: int, size: int) -> NativePending:
-        return self._guard("read", lambda: self._read(None, buffer, offset, size))
+        return self._guard("read", lambda: self._read((), buffer, offset, size))
 
-    def _encode(self, plan: NativePlan) -> Any:
-        encoder = self._device.create_command_encoder()
-        compute = encoder.begin_compute_pass()
-        self._replay(compute, plan.steps)
-        compute.end()
-        return encoder
-
-    def _submit(self, plan: NativePlan) -> None:
-        self._queue.submit([self._encode(plan).finish()])
-
-    def _read(self, plan: NativePlan | None, buffer: Buffer, offset: int, size: int) -> NativePending:
+    def _read(self, steps: Sequence[Any], buffer: Buffer, offset: int, size: int) -> NativePending:
         spare = self._staging.setdefault(size, [])
         if spare:
             staging = spare.pop()
         else:
             usage = self._wgpu.BufferUsage
             staging = self._create("read", size, usage.MAP_READ | usage.COPY_DST)
-        encoder = self._encode(plan) if plan else self._device.create_command_encoder()
-        encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, size)
-        self._queue.submit([encoder.finish()])
-        # a plain READ submits once more before it maps, against a bug that a copy submitted just before doesn't meet
-        return NativePending(staging, size, staging.map_async("READ_NOSYNC"))
+        copy = Copy(buffer, offset, staging, size)
+        return NativePending(copy, self._submitter.submit(steps, copy))
 
     async def receive(self, pending: Pending) -> bytes:
         assert isinstance(pending, NativePending), "a read of another device"
+        return self._guard("read", lambda: self._receive(pending))
 
-        def wait() -> bytes:
-            pending.promise.sync_wait()
-            data = bytes(pending.staging.read_mapped(copy=False))
-            pending.staging.unmap()
-            if pending.size <= 1 << 20:
-                self._staging[pending.size].append(pending.staging)
-            else:
-                self.free(pending.staging)
-            return data
-
-        return self._guard("read", wait)
+    def _receive(self, pending: NativePending) -> bytes:
+        copy = pending.copy
+        data = self._submitter.receive(copy, pending.ticket)
+        if copy.size <= 1 << 20:
+            self._staging[copy.size].append(copy.staging)
+        else:
+            self.free(copy.staging)
+        return data
 
     def close(self) -> None:
         with self._lock, InterruptionDeferred():
