@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import wgpu_engine.engine.llm
 from wgpu_engine.errors import ModelNotFoundError
 from wgpu_engine.files.store import HOME_VARIABLE, Store
+from wgpu_engine.gpu import wgsl
 from wgpu_engine.gpu.native import NativeDevice, open_device
 from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool
 from wgpu_engine.platform.drive import drive
@@ -76,6 +78,34 @@ def builder(device: NativeDevice) -> Iterator[BuilderFactory]:
         each.pool.free()
         device.free(each.slots)
         device.free(each.state)
+
+
+@pytest.fixture(scope="module")
+def no_kernel_check() -> Iterator[None]:
+    """Loads models without a check of their kernels, which has tests of its own and takes a while."""
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wgpu_engine.engine.llm, "check_kernels", nothing)
+        yield
+
+
+@pytest.fixture
+def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+    """Changes what templates become: `spoil("rope/", "old", "new")`, as a broken compiler might."""
+
+    def change(template: str, old: str, new: str) -> None:
+        render = wgsl._render
+
+        def spoiled(name: str, dialect: str, values: tuple[tuple[str, object], ...]) -> str:
+            source = render(name, dialect, values)
+            return source.replace(old, new) if name.startswith(template) else source
+
+        monkeypatch.setattr(wgsl, "_render", spoiled)
+
+    return change
 
 
 @pytest.fixture

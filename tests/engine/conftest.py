@@ -13,21 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import wgpu_engine.engine.llm
 from wgpu_engine import LLM
 from wgpu_engine.gpu.adapters import wgpu_module
-
-
-@pytest.fixture(scope="module")
-def no_kernel_check() -> Iterator[None]:
-    """Loads models without a check of their kernels, which has tests of its own and takes a while."""
-
-    async def nothing(*_: Any) -> None:
-        pass
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wgpu_engine.engine.llm, "check_kernels", nothing)
-        yield
 
 
 @pytest.fixture(scope="session")

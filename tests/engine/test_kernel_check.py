@@ -13,7 +13,6 @@ from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.kernel_check import check_kernels
 from wgpu_engine.errors import DeviceError, DeviceLostError
 from wgpu_engine.files.model_file import ModelFile, open_model
-from wgpu_engine.gpu import wgsl
 from wgpu_engine.gpu.native import NativeDevice
 from wgpu_engine.models.registry import load_model
 from wgpu_engine.ops.repack import Loader
@@ -73,22 +72,6 @@ def begin(
     yield make
     for start in made:
         start.engine.free()
-
-
-@pytest.fixture
-def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
-    """Changes what templates become, as a broken compiler might."""
-
-    def change(template: str, old: str, new: str) -> None:
-        render = wgsl._render
-
-        def spoiled(name: str, dialect: str, values: tuple[tuple[str, object], ...]) -> str:
-            source = render(name, dialect, values)
-            return source.replace(old, new) if name.startswith(template) else source
-
-        monkeypatch.setattr(wgsl, "_render", spoiled)
-
-    return change
 
 
 def test_only_the_first_start_pays(begin: Begin) -> None:

@@ -13,6 +13,7 @@ from wgpu_engine.gpu.device import Dispatch, Limits, Shader
 from wgpu_engine.gpu.native import NativeDevice, open_device
 from wgpu_engine.gpu.submission import DirectSubmitter, MethodSubmitter, submitter
 from wgpu_engine.platform.drive import drive
+from wgpu_engine.platform.memory_source import MemorySource
 
 COUNT_UP = Shader(
     "count up",
@@ -25,21 +26,6 @@ fn main(@builtin(global_invocation_id) thread: vec3<u32>) {
 }
 """,
 )
-
-
-class MemorySource:
-    name = "memory"
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.size = len(data)
-
-    async def read(self, offset: int, length: int) -> memoryview:
-        assert offset >= 0 and offset + length <= self.size, "read past the end"
-        return memoryview(self.data)[offset : offset + length]
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -109,7 +95,7 @@ def test_uploads_of_any_length(length: int, start: int, device: NativeDevice, mo
     data = bytes(range(1, 100))
     buffer = device.buffer(64, "raw")
     device.write(buffer, 0, b"\xee" * 64)
-    drive(device.upload(buffer, 12, MemorySource(data), start, length))
+    drive(device.upload(buffer, 12, MemorySource("memory", data), start, length))
     found = drive(device.receive(device.read(buffer, 0, 64)))
     assert found[:12] == b"\xee" * 12
     assert found[12 : 12 + length] == data[start : start + length]

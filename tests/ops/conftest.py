@@ -29,6 +29,7 @@ from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.state import Row, pack_state
 from wgpu_engine.ops.weight import Norm, Weight
 from wgpu_engine.platform.drive import drive
+from wgpu_engine.platform.memory_source import MemorySource
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -36,23 +37,6 @@ Doubles = NDArray[np.float64]
 
 SENTINEL = np.float32(-123456.75)
 """what outputs hold beforehand, so that a value that nobody wrote shows"""
-
-
-class MemorySource:
-    """Bytes in memory as a byte source."""
-
-    name = "memory"
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.size = len(data)
-
-    async def read(self, offset: int, length: int) -> memoryview:
-        assert offset >= 0 and offset + length <= self.size, "read past the end"
-        return memoryview(self.data)[offset : offset + length]
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -196,7 +180,7 @@ class Lab:
         if raw is None:
             raw = random_blocks(self.rng, quant, rows, k)
         before = int(self.rng.integers(0, 9))
-        source = MemorySource(self.rng.bytes(before) + raw.tobytes() + b"\xff" * 7)
+        source = MemorySource("memory", self.rng.bytes(before) + raw.tobytes() + b"\xff" * 7)
         tensor = TensorInfo(f"{type_name}[{rows},{k}]", quant, (rows, k), source, before, raw.nbytes)
         return Matrix(tensor, values_of(quant, raw))
 

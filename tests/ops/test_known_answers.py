@@ -44,22 +44,6 @@ def run(device: NativeDevice) -> Iterator[Run]:
     trial.free()
 
 
-@pytest.fixture
-def spoil(monkeypatch: pytest.MonkeyPatch) -> Break:
-    """Changes what templates become: `spoil("rope/", "old", "new")`, as a broken compiler might."""
-
-    def change(template: str, old: str, new: str) -> None:
-        render = wgsl._render
-
-        def spoiled(name: str, dialect: str, values: tuple[tuple[str, object], ...]) -> str:
-            source = render(name, dialect, values)
-            return source.replace(old, new) if name.startswith(template) else source
-
-        monkeypatch.setattr(wgsl, "_render", spoiled)
-
-    return change
-
-
 def some_types(kernel: str) -> bool:
     """All kernels, but of the types of weights only two."""
     return not any(name in kernel.split() for name in set(FORMATS) - {"F32", "Q4_0"})
