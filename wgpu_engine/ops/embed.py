@@ -13,6 +13,7 @@ def embed(
 
     `table` is [vocab, width]. A token that the table lacks leaves its row unwritten: ids are checked by the engine.
     """
+    assert norm.deferred, "only the factor of an RMS norm can be left to readers"
     width = table.k
     x = builder.floats(width, "residual")
     h = builder.activation(width, codec, "normed")

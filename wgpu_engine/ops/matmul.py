@@ -149,6 +149,7 @@ def add_to_residual(
     scale: float = 1.0,
 ) -> Activation:
     """x += (a @ weight.T (+ bias)) * scale; returns the normed x for the next products, in `codec`."""
+    assert norm.deferred, "only the factor of an RMS norm can be left to readers"
     h = builder.activation(weight.features, codec, "normed")
     squares = builder.squares(weight.features)
     _matmul(

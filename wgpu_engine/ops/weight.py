@@ -1,6 +1,7 @@
 """A weight matrix on the device: its blocks repacked into planes, split by rows where a binding can't hold it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from wgpu_engine.files.grids import grid
 from wgpu_engine.files.quants import QuantType
@@ -71,10 +72,17 @@ class Weight:
 
 @dataclass(frozen=True)
 class Norm:
-    """An RMS norm: gain f32 [width] on the device, and epsilon."""
+    """A norm: gain (and bias) f32 [width] on the device, and epsilon. A layer norm takes the mean off first."""
 
     gain: Buffer
     eps: float
+    bias: Buffer | None = None
+    kind: Literal["rms", "layer"] = "rms"
+
+    @property
+    def deferred(self) -> bool:
+        """Whether readers can apply its factor to what they make."""
+        return self.kind == "rms" and self.bias is None
 
 
 def split_features(quant: QuantType, features: int, k: int, ports: int, limit: int) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from random import Random
+from typing import Literal
 
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.attention import PARTITION, Heads, attend
@@ -17,6 +18,7 @@ from wgpu_engine.ops.known_answers.trial import SLOTS, Stage, Trial
 from wgpu_engine.ops.known_answers.verify import PRECISIONS, error_of
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.matmul import add_to_residual, gated, project
+from wgpu_engine.ops.norm import norm, residual_norm
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table, rope_and_store
 from wgpu_engine.ops.state import FROM_SLOT, Row
@@ -28,6 +30,9 @@ _MANY = 8
 """rows of a plan for several"""
 _EPS = 1e-5
 _VOCAB = 1003
+_NORM_WIDTH = 416
+"""of norms by several clusters, the last of which has less to do"""
+_NORMS: tuple[Literal["rms", "layer"], ...] = ("rms", "layer")
 _HALF = FEATURES // 2
 _HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM = 4, 2, 32, 16
 _ROW = (_HEADS + 2 * _KV_HEADS) * _HEAD_DIM
@@ -77,6 +82,10 @@ class SmallChecks:
             yield self._residual(readers[codec][0], codec, stage)
         for codec in _CODECS:
             yield self._gate(readers[codec][0], codec)
+        for kind, codec in product(_NORMS, _CODECS):
+            yield self._explicit_norm(kind, codec)
+        for kind in _NORMS:
+            yield self._residual_norm(kind)
         for neox, kv_type in product((False, True), _KV_TYPES):
             yield self._rope(neox, kv_type)
         for split, kv_type, codec in product((False, True), _KV_TYPES, _CODECS):
@@ -136,6 +145,33 @@ class SmallChecks:
             )
 
         return Check(f"residual and norm {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    def _explicit_norm(self, kind: Literal["rms", "layer"], codec: Codec) -> Check:
+        async def attempt() -> float:
+            x = self.trial.floats(_numbers(_MANY * _NORM_WIDTH, seed=5), "x")
+            of_x = self._norm_of(kind)
+            return await self._error(self._many, lambda builder: norm(builder, x, _NORM_WIDTH, of_x, codec))
+
+        return Check(f"norm {kind} {PRECISIONS[codec]}", attempt)
+
+    def _residual_norm(self, kind: Literal["rms", "layer"]) -> Check:
+        """The norm of what a sub-layer made and of the residual stream afterwards."""
+
+        async def attempt() -> float:
+            x, y = (self.trial.floats(_numbers(_MANY * _NORM_WIDTH, seed=seed), "x") for seed in (6, 7))
+            post, after = self._norm_of(kind), self._norm_of(kind)
+            return await self._error(
+                self._many,
+                lambda builder: residual_norm(builder, x, y, _NORM_WIDTH, after, "f32", post=post, scale=1.5),
+            )
+
+        return Check(f"norm {kind} exact, residual + {kind} norm", attempt)
+
+    def _norm_of(self, kind: Literal["rms", "layer"]) -> Norm:
+        gain, bias = (
+            self.trial.floats([shift - i % 5 / 4 for i in range(_NORM_WIDTH)], "norm") for shift in (1.25, 0.5)
+        )
+        return Norm(gain, _EPS, bias if kind == "layer" else None, kind)
 
     def _rope(self, neox: bool, kv_type: KVType) -> Check:
         async def attempt() -> float:

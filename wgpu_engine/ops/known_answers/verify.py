@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable
 from wgpu_engine.ops.builder import Codec, OpCall
 from wgpu_engine.ops.known_answers.attention import attend, rope_and_store
 from wgpu_engine.ops.known_answers.blocks import FORMATS
+from wgpu_engine.ops.known_answers.norms import norm, residual_norm
 from wgpu_engine.ops.known_answers.products import add_to_residual, embed, gated, project
 from wgpu_engine.ops.known_answers.trial import Stage, Trial
 from wgpu_engine.ops.weight import Weight
 
 _ERRORS: dict[str, Callable[[Trial, Stage, OpCall], Awaitable[float]]] = {
-    reference.__name__: reference for reference in (embed, project, gated, add_to_residual, rope_and_store, attend)
+    reference.__name__: reference
+    for reference in (embed, project, gated, add_to_residual, norm, residual_norm, rope_and_store, attend)
 }
 PRECISIONS: dict[Codec, str] = {"f32": "exact", "q8": "fast"}
 
@@ -42,6 +44,8 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
     if call.op == "attend":
         split = " split" if len(call.dispatches) > 1 else ""
         return f"attention {arguments['cache'].kv_type}{split} {PRECISIONS[arguments['codec']]}"
+    if call.op in ("norm", "residual_norm"):
+        return _norm_name(call)
     types = "+".join(sorted({weight.quant.name for weight in weights_of(call)}))
     if call.op == "embed":
         return f"embed {types} {PRECISIONS[arguments['codec']]}"
@@ -49,3 +53,11 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
     name = {"project": "matmul", "gated": "gated", "add_to_residual": "residual and norm"}[call.op]
     apart = ", apart" if call.op == "gated" and len(weights_of(call)) > 1 else ""
     return f"{name} {types} {PRECISIONS[arguments['a'].codec]}{apart}, {room} row{'s' if room > 1 else ''}"
+
+
+def _norm_name(call: OpCall) -> str:
+    norm, post, y = (call.arguments.get(name) for name in ("norm", "post", "y"))
+    name = f"norm {norm.kind if norm else 'none'} {PRECISIONS[call.arguments['codec']]}"
+    if y is None:
+        return name
+    return f"{name}, residual + {f'{post.kind} norm' if post else len(y) if isinstance(y, tuple) else 1}"

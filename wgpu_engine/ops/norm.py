@@ -1,0 +1,106 @@
+"""Norms as dispatches of their own: layer norms, and norms of what a sub-layer makes.
+
+An RMS norm between products needs none: `ops/matmul.py` and `ops/embed.py` write its input along.
+"""
+
+from dataclasses import dataclass
+
+from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op
+from wgpu_engine.ops.weight import Norm
+
+_MOST_CLUSTERS = 32
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the shader is told of a norm."""
+
+    kind: str
+    eps: float
+    bias: bool
+
+
+@op
+def norm(builder: PlanBuilder, x: Buffer, width: int, norm: Norm, codec: Codec, *, label: str = "normed") -> Activation:
+    """The norm of x f32 [rows, width], in `codec`; `label` is that of the scratch memory it is written to."""
+    return _normed(builder, [("x", "read", x)], width, norm, codec, label)
+
+
+@op
+def residual_norm(
+    builder: PlanBuilder,
+    x: Buffer,
+    y: Buffer | tuple[Buffer, ...],
+    width: int,
+    norm: Norm | None,
+    codec: Codec = "f32",
+    *,
+    post: Norm | None = None,
+    scale: float = 1.0,
+) -> Activation | None:
+    """x += scale * y, or scale * post(y); returns the norm of x in `codec`, if one is given.
+
+    x and y are f32 [rows, width]. Of several y, as parallel sub-layers make them, all are added; `post` is the first's.
+    """
+    terms = y if isinstance(y, tuple) else (y,)
+    bindings = [("x", "read_write", x), *((f"y{i}", "read", term) for i, term in enumerate(terms))]
+    if post is not None:
+        bindings += _norm_bindings("post_", post)
+    if norm is None:
+        _dispatch(builder, bindings, width, None, "f32", added=len(terms), post=post, scale=scale)
+        return None
+    return _normed(builder, bindings, width, norm, codec, "normed", added=len(terms), post=post, scale=scale)
+
+
+def _normed(
+    builder: PlanBuilder,
+    bindings: list[tuple[str, str, Buffer]],
+    width: int,
+    norm: Norm,
+    codec: Codec,
+    label: str,
+    *,
+    added: int = 0,
+    post: Norm | None = None,
+    scale: float = 1.0,
+) -> Activation:
+    h = builder.activation(width, codec, label)
+    bindings = [*bindings, *_norm_bindings("", norm), ("h", "read_write", h)]
+    _dispatch(builder, bindings, width, norm, codec, added=added, post=post, scale=scale)
+    return Activation(h, width, codec)
+
+
+def _norm_bindings(prefix: str, norm: Norm) -> list[tuple[str, str, Buffer]]:
+    vectors = [(f"{prefix}gain", "read", norm.gain)]
+    return vectors if norm.bias is None else [*vectors, (f"{prefix}bias", "read", norm.bias)]
+
+
+def _dispatch(
+    builder: PlanBuilder,
+    bindings: list[tuple[str, str, Buffer]],
+    width: int,
+    norm: Norm | None,
+    codec: Codec,
+    *,
+    added: int,
+    post: Norm | None,
+    scale: float,
+) -> None:
+    shader = builder.shader(
+        "norm/norm.wgsl",
+        f"{norm.kind if norm else 'none'}.{codec}",
+        bindings=tuple((name, access) for name, access, _ in bindings),
+        width=width,
+        codec=codec,
+        threads=8 * min(_MOST_CLUSTERS, ceil_div(width, 128)),
+        norm=_form(norm),
+        post=_form(post),
+        added=added,
+        scale=scale,
+    )
+    builder.add(shader, (builder.state, *(buffer for _, _, buffer in bindings)), (builder.rows, 1, 1))
+
+
+def _form(norm: Norm | None) -> _Form | None:
+    return None if norm is None else _Form(norm.kind, norm.eps, norm.bias is not None)
