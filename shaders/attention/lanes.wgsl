@@ -1,9 +1,10 @@
-{# Causal attention of one row and the query heads of one key head, by a workgroup of one cluster of eight lanes.
+{# Attention of one row and the query heads of one key head, by a workgroup of one cluster of eight lanes.
 
    Lanes stand for eight positions while scores are made, and for eight neighbouring values of the head while values are
    added up. The positions are cut into partitions of PARTITION, each with a softmax of its own, and folded together in
    order: by the same workgroup, or, with `split`, from memory by `attention/reduce.wgsl`. The order depends on positions
-   alone, so a row's result is the same bits for any number of splits and any batch. #}
+   alone, so a row's result is the same bits for any number of splits and any batch. Partitions before the window are
+   passed over. A sink is folded in first, as a partition of its score and of no value. #}
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> slots: array<u32>;
 @group(0) @binding(2) var<storage, read> qkv: array<f32>;
@@ -13,6 +14,9 @@
 @group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
 {% else %}
 @group(0) @binding(5) var<storage, read_write> h: array<${"u32" if codec == "q8" else "vec4<f32>"}>;
+{% if sinks %}
+@group(0) @binding(6) var<storage, read> sinks: array<f32>;
+{% endif %}
 {% endif %}
 {% set threads = 8 %}
 {% set chunks = (head_dim + 63) // 64 %}
@@ -20,6 +24,10 @@
 {% include "row_position.wgsl" %}
 {% include "kv.wgsl" %}
 {% include "cluster.wgsl" %}
+{% include "attention/span.wgsl" %}
+{% if cap %}
+{% include "hyperbolic.wgsl" %}
+{% endif %}
 {% if not split %}
 {% include "attention/output.wgsl" %}
 {% endif %}
@@ -33,27 +41,33 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   if (row >= row_count()) {
     return;
   }
-  let position = row_position(row);
+  let seen = last_seen(row);
+  let first = first_seen(seen);
   let slot = row_slot(row);
 {% for g in range(group) %}{% for e in range(head_dim // 8) %}
   let q${g}_${e} = qkv[row * ${row_width}u + (kv_head * ${group}u + ${g}u) * ${head_dim}u + ${8 * e}u + lane] * ${scale};
 {% endfor %}{% endfor %}
 {% for g in range(group) %}
+{% if sinks and not split %}
+  var whole_max${g} = sinks[kv_head * ${group}u + ${g}u];
+  var whole_sum${g} = 1.0;
+{% else %}
   var whole_max${g} = LOWEST;
   var whole_sum${g} = 0.0;
+{% endif %}
 {% for c in range(2 * chunks) %}
   var whole${g}_${c} = vec4<f32>(0.0);
 {% endfor %}{% endfor %}
-  for (var part = workgroup.z; part * PARTITION <= position; part += ${splits}u) {
+  for (var part = first / PARTITION + workgroup.z; part * PARTITION <= seen; part += ${splits}u) {
 {% for g in range(group) %}
     var max${g} = LOWEST;
     var sum${g} = 0.0;
 {% for c in range(2 * chunks) %}
     var acc${g}_${c} = vec4<f32>(0.0);
 {% endfor %}{% endfor %}
-    let last = min(position, part * PARTITION + PARTITION - 1u);
-    for (var start = part * PARTITION; start <= last; start += 8u) {
-      let live = start + lane <= last;
+    let last = min(seen, part * PARTITION + PARTITION - 1u);
+    for (var start = max(part * PARTITION, first / 8u * 8u); start <= last; start += 8u) {
+      let live = start + lane <= last{% if window %} && start + lane >= first{% endif %};
       let key = kv_slice(slot, min(start + lane, last), kv_head, 0u);
 {% for g in range(group) %}
       var score${g} = 0.0;
@@ -78,6 +92,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       }
 {% endfor %}
 {% for g in range(group) %}
+{% if cap %}
+      score${g} = ${cap} * precise_tanh(score${g} / ${cap});
+{% endif %}
       let masked${g} = select(LOWEST, score${g}, live);
       let top${g} = max(max${g}, cluster_max(masked${g}, lane));
       let shrink${g} = exp(max${g} - top${g});
@@ -88,7 +105,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       acc${g}_${c} *= shrink${g};
 {% endfor %}{% endfor %}
 {% for j in range(8) %}
-      if (start + ${j}u <= last) {
+      if (start + ${j}u <= last{% if window %} && start + ${j}u >= first{% endif %}) {
         let value = kv_slice(slot, start + ${j}u, kv_head, 1u);
 {% for c in range(chunks) %}
 {% if kv_type == "f16" %}
@@ -116,7 +133,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     {
       let sum = cluster_sum(sum${g}, lane);
 {% if split %}
-      let at = ((row * ${heads}u + kv_head * ${group}u + ${g}u) * ${partitions}u + part) * ${head_dim // 4 + 1}u;
+      let at = ((row * ${heads}u + kv_head * ${group}u + ${g}u) * ${partitions}u + part - first / PARTITION) * ${head_dim // 4 + 1}u;
 {% for c in range(chunks) %}
       if (${64 * c}u + 8u * lane < ${head_dim}u) {
         partials[at + 2u * (${8 * c}u + lane)] = acc${g}_${2 * c};

@@ -4,6 +4,9 @@
 @group(0) @binding(1) var<storage, read> slots: array<u32>;
 @group(0) @binding(2) var<storage, read> partials: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> h: array<${"u32" if codec == "q8" else "vec4<f32>"}>;
+{% if sinks %}
+@group(0) @binding(4) var<storage, read> sinks: array<f32>;
+{% endif %}
 {% set threads = 8 %}
 {% set quads = head_dim // 4 %}
 {% set width = heads * head_dim %}
@@ -11,6 +14,7 @@
 {% include "row_position.wgsl" %}
 {% include "cluster.wgsl" %}
 {% include "activation.wgsl" %}
+{% include "attention/span.wgsl" %}
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -22,7 +26,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   var whole = vec4<f32>(0.0);
   if (live) {
     let head = i / ${quads}u;
-    let count = row_position(row) / ${partition}u + 1u;
+    let seen = last_seen(row);
+    let count = seen / ${partition}u - first_seen(seen) / ${partition}u + 1u;
+{% if sinks %}
+    whole_max = sinks[head];
+    whole_sum = 1.0;
+{% endif %}
     for (var part = 0u; part < count; part++) {
       let at = ((row * ${heads}u + head) * ${partitions}u + part) * ${quads + 1}u;
       let softmax = partials[at + ${quads}u];

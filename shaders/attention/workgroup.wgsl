@@ -1,4 +1,4 @@
-{# Causal attention of one row and one query head by a workgroup, with workgroup memory in place of subgroups.
+{# Attention of one row and one query head by a workgroup, with workgroup memory in place of subgroups.
 
    Threads stand for positions while scores are made; while values are added up, for four neighbouring values of the head,
    and several groups of threads share the positions. Partitions and their folding are those of `attention/lanes.wgsl`. #}
@@ -13,11 +13,18 @@
 @group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
 {% else %}
 @group(0) @binding(5) var<storage, read_write> h: array<${"u32" if codec == "q8" else "vec4<f32>"}>;
+{% if sinks %}
+@group(0) @binding(6) var<storage, read> sinks: array<f32>;
+{% endif %}
 {% endif %}
 {% set width = heads * head_dim %}
 {% include "state.wgsl" %}
 {% include "row_position.wgsl" %}
 {% include "kv.wgsl" %}
+{% include "attention/span.wgsl" %}
+{% if cap %}
+{% include "hyperbolic.wgsl" %}
+{% endif %}
 {% if not split %}
 {% include "cluster.wgsl" %}
 {% include "activation.wgsl" %}
@@ -48,21 +55,27 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let quad = thread % ${quads}u;
   let group = thread / ${quads}u;
   if (thread == 0u) {
-    span = select(0u, row_position(row) + 1u, row < row_count());
+    span = select(0u, last_seen(row) + 1u, row < row_count());
   }
   if (thread < ${quads}u) {
     query[thread] = qkv[(row * ${row_width}u + head * ${head_dim}u) / 4u + thread] * ${scale};
   }
   let positions = workgroupUniformLoad(&span);
+  let first = first_seen(max(positions, 1u) - 1u);
+{% if sinks and not split %}
+  var whole_max = sinks[head];
+  var whole_sum = 1.0;
+{% else %}
   var whole_max = LOWEST;
   var whole_sum = 0.0;
+{% endif %}
   var whole = vec4<f32>(0.0);
-  for (var part = workgroup.z; part * PARTITION < positions; part += ${splits}u) {
+  for (var part = first / PARTITION + workgroup.z; part * PARTITION < positions; part += ${splits}u) {
     var part_max = LOWEST;
     var part_sum = 0.0;
     var acc = vec4<f32>(0.0);
     let stop = min(positions, (part + 1u) * PARTITION);
-    for (var start = part * PARTITION; start < stop; start += ${threads}u) {
+    for (var start = max(part * PARTITION, first / ${threads}u * ${threads}u); start < stop; start += ${threads}u) {
       let key = kv_slice(slot, min(start + thread, stop - 1u), kv_head, 0u);
       var score = 0.0;
       for (var i = 0u; i < ${quads}u; i++) {
@@ -70,15 +83,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         let q = query[i];
         score = fma(q.x, k.x, fma(q.y, k.y, fma(q.z, k.z, fma(q.w, k.w, score))));
       }
+{% if cap %}
+      score = ${cap} * precise_tanh(score / ${cap});
+{% endif %}
+      let live = start + thread < stop{% if window %} && start + thread >= first{% endif %};
       workgroupBarrier();
-      weights[thread] = select(LOWEST, score, start + thread < stop);
+      weights[thread] = select(LOWEST, score, live);
       workgroupBarrier();
       var top = part_max;
       for (var i = 0u; i < ${threads}u; i++) {
         top = max(top, weights[i]);
       }
       workgroupBarrier();
-      weights[thread] = select(0.0, exp(score - top), start + thread < stop);
+      weights[thread] = select(0.0, exp(score - top), live);
       workgroupBarrier();
       let shrink = exp(part_max - top);
       part_max = top;
@@ -89,6 +106,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       }
       if (group < ${groups}u) {
         for (var i = group; i < min(${threads}u, stop - start); i += ${groups}u) {
+{% if window %}
+          if (start + i < first) {
+            continue;
+          }
+{% endif %}
           acc = fma(vec4<f32>(weights[i]), kv4(kv_slice(slot, start + i, kv_head, 1u) + quad), acc);
         }
       }
@@ -101,7 +123,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       total += sums[g * ${quads}u + quad];
     }
 {% if split %}
-    let at = ((row * ${heads}u + head) * ${partitions}u + part) * ${quads + 1}u;
+    let at = ((row * ${heads}u + head) * ${partitions}u + part - first / PARTITION) * ${quads + 1}u;
     if (group == 0u) {
       partials[at + quad] = total;
     }

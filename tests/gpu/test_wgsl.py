@@ -162,6 +162,9 @@ def run_everything(
             rope_and_store(builder, qkv, heads, angles, cache, 0)
             rope_and_store(builder, qkv, heads, None, cache, 0, norm)
             attend(builder, qkv, heads, cache, 0, CONTEXT, "q8" if precision == "fast" else "f32")
+            sinks = device.buffer(4 * heads.count, "sinks")
+            attend(builder, qkv, heads, cache, 0, CONTEXT, "f32", window=270, cap=3.0, sinks=sinks)
+            attend(builder, qkv, heads, cache, 0, CONTEXT, "f32", causal=False)
             device.plan(builder.dispatches, "attention")
     loader.close()
 

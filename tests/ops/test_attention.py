@@ -1,12 +1,12 @@
-"""Causal attention over the paged cache against float64, whole and split over the context."""
+"""Attention over the paged cache against float64, whole and split over the context."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.attention import PARTITION, Heads, attend
 from wgpu_engine.ops.builder import Q8_BLOCK_WORDS, SLOT_WORDS
 from wgpu_engine.ops.kv import KV_BLOCK
 from wgpu_engine.ops.state import FROM_SLOT
@@ -26,6 +26,16 @@ STALE = 3e4
 Doubles = Any
 
 
+@dataclass(frozen=True)
+class Form:
+    """What attention may do besides."""
+
+    window: int = 0
+    cap: float = 0.0
+    causal: bool = True
+    sinks: bool = False
+
+
 def heads_of(counts: tuple[int, int], head_dim: int) -> Heads:
     return Heads(*counts, head_dim, head_dim, False, head_dim**-0.5)
 
@@ -33,8 +43,17 @@ def heads_of(counts: tuple[int, int], head_dim: int) -> Heads:
 class Sequences:
     """Three sequences of 700 positions in a cache whose blocks lie scattered, and queries for rows anywhere in them."""
 
-    def __init__(self, lab: Any, heads: Heads, kv_type: str, contexts: list[int], *, sharpness: float = 1.0) -> None:
-        self.lab, self.heads, self.kv_type = lab, heads, kv_type
+    def __init__(
+        self,
+        lab: Any,
+        heads: Heads,
+        kv_type: str,
+        contexts: list[int],
+        *,
+        sharpness: float = 1.0,
+        form: Form = Form(),
+    ) -> None:
+        self.lab, self.heads, self.kv_type, self.form = lab, heads, kv_type, form
         self.contexts = contexts
         self.slots = [int(slot) for slot in lab.rng.integers(0, SLOTS, len(contexts))]
         shape = (SLOTS, REACH, 2, heads.kv_count, heads.head_dim)
@@ -42,11 +61,15 @@ class Sequences:
         for slot in range(SLOTS):
             seen = max([c for c, s in zip(contexts, self.slots, strict=True) if s == slot], default=0)
             cached[slot, seen:] = STALE
+            if form.window:
+                seen = min([c for c, s in zip(contexts, self.slots, strict=True) if s == slot], default=0)
+                cached[slot, : max(0, seen - form.window)] = np.inf
         if kv_type == "f16":
             cached = cached.astype(np.float16)
         self.cached = cached.astype(np.float64)
         self.cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, REACH)
         write_cache(lab, self.cache, cached)
+        self.sinks = lab.rng.standard_normal(heads.count).astype(np.float32) if form.sinks else None
         self.qkv = lab.rng.standard_normal((len(contexts), heads.width)).astype(np.float32) * np.float32(sharpness)
 
     def wanted(self) -> tuple[Doubles, Doubles]:
@@ -55,10 +78,17 @@ class Sequences:
         q = self.qkv[:, : heads.count * heads.head_dim].astype(np.float64).reshape(-1, heads.count, heads.head_dim)
         out, largest = [], []
         for row, (context, slot) in enumerate(zip(self.contexts, self.slots, strict=True)):
-            k, v = np.repeat(self.cached[slot, :context], heads.count // heads.kv_count, axis=2).transpose(1, 2, 0, 3)
+            first = max(0, context - self.form.window) if self.form.window else 0
+            seen = self.cached[slot, first:context]
+            k, v = np.repeat(seen, heads.count // heads.kv_count, axis=2).transpose(1, 2, 0, 3)
             scores = np.einsum("hd,hpd->hp", q[row], k) * heads.scale
+            if self.form.cap:
+                scores = self.form.cap * np.tanh(scores / self.form.cap)
+            if self.sinks is not None:
+                scores = np.concatenate([scores, self.sinks[:, None]], axis=1)
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-            out.append(np.einsum("hp,hpd->hd", weights / weights.sum(axis=1, keepdims=True), v).ravel())
+            weights /= weights.sum(axis=1, keepdims=True)
+            out.append(np.einsum("hp,hpd->hd", weights[:, : len(seen)], v).ravel())
             largest.append(np.abs(v).max())
         return np.array(out), np.array(largest)[:, None]
 
@@ -68,9 +98,25 @@ class Sequences:
         qkv = plan.floats(heads.width, "qkv")
         lab.fill(qkv)
         lab.write_rows(qkv, self.qkv[rows])
-        h = attend(plan, qkv, heads, self.cache, 0, REACH, codec)
+        form = self.form
+        sinks = lab.vector(self.sinks) if self.sinks is not None else None
+        h = attend(
+            plan,
+            qkv,
+            heads,
+            self.cache,
+            0,
+            REACH,
+            codec,
+            window=form.window,
+            cap=form.cap,
+            causal=form.causal,
+            sinks=sinks,
+        )
         lab.fill(h.buffer)
-        lab.write_state(plan, [(0, self.contexts[row] - 1, self.slots[row]) for row in rows])
+        # where attention isn't causal, a row's own position is of no account
+        places = [(0, self.contexts[row] - 1 if form.causal else 0, self.slots[row]) for row in rows]
+        lab.write_state(plan, [(*place, self.contexts[row] - 1) for place, row in zip(places, rows, strict=True)])
         lab.run(plan)
         width = heads.count * heads.head_dim
         assert h.width == width and h.squares is None
@@ -95,10 +141,12 @@ def check(found: Any, wanted: Doubles, largest: Doubles, what: Any) -> None:
     assert off.max() <= TOLERANCE, f"{what}: off by {off.max():.2g} of the largest value"
 
 
-def check_attention(lab: Any, builder: Any, counts: tuple[int, int], head_dim: int, kv_type: str) -> None:
+def check_attention(
+    lab: Any, builder: Any, counts: tuple[int, int], head_dim: int, kv_type: str, form: Form = Form()
+) -> None:
     heads = heads_of(counts, head_dim)
     contexts = [int(context) for context in lab.rng.permutation(CONTEXTS)]
-    sequences = Sequences(lab, heads, kv_type, contexts)
+    sequences = Sequences(lab, heads, kv_type, contexts, form=form)
     wanted, largest = sequences.wanted()
     rows = list(range(len(contexts)))
     few = [contexts.index(context) for context in SPLIT_ROWS]
@@ -110,7 +158,8 @@ def check_attention(lab: Any, builder: Any, counts: tuple[int, int], head_dim: i
             assert (words[len(rows) :].view(np.float32) < -100_000).all(), "rows beyond the step's are written"
             split = builder(len(few) + 1, slots=SLOTS)
             _, parts = sequences.attend(split, few)
-            assert len(split.dispatches) > len(whole.dispatches), "nothing was split"
+            needed = not form.window or form.window > PARTITION
+            assert (len(split.dispatches) > len(whole.dispatches)) == needed, "split where it needn't be, or not"
             assert np.array_equal(parts[:-1], words[few]), f"split over the context: other bits ({pose})"
             assert (parts[-1].view(np.float32) < -100_000).all()
 
@@ -131,6 +180,62 @@ def check_attention(lab: Any, builder: Any, counts: tuple[int, int], head_dim: i
 )
 def test_shapes(counts: tuple[int, int], head_dim: int, kv_type: str, lab: Any, builder: Any) -> None:
     check_attention(lab, builder, counts, head_dim, kv_type)
+
+
+@pytest.mark.parametrize(
+    ("form", "counts", "head_dim", "kv_type"),
+    [
+        (Form(window=1), (3, 1), 8, "f32"),
+        (Form(window=16), (4, 2), 40, "f16"),
+        (Form(window=100, cap=0.7), (2, 2), 64, "f32"),
+        (Form(window=256), (9, 3), 64, "f16"),
+        (Form(window=257, sinks=True), (2, 1), 256, "f16"),
+        (Form(window=300), (6, 2), 32, "f32"),
+        (Form(window=513, cap=3.0), (1, 1), 128, "f16"),
+        (Form(window=REACH), (2, 1), 16, "f32"),
+        (Form(cap=50.0), (8, 4), 256, "f16"),
+        (Form(cap=0.2), (3, 1), 80, "f32"),
+        (Form(causal=False), (3, 3), 32, "f32"),
+        (Form(causal=False), (6, 2), 96, "f16"),
+        (Form(sinks=True), (8, 1), 64, "f16"),
+        (Form(sinks=True, cap=5.0), (4, 4), 40, "f32"),
+    ],
+)
+def test_forms(form: Form, counts: tuple[int, int], head_dim: int, kv_type: str, lab: Any, builder: Any) -> None:
+    check_attention(lab, builder, counts, head_dim, kv_type, form)
+
+
+@pytest.mark.parametrize("sink", [-1e4, 1e4])
+def test_sinks_out_of_all_proportion(sink: float, lab: Any, builder: Any) -> None:
+    """One takes no part, the other all."""
+    sequences = Sequences(lab, heads_of((2, 1), 32), "f32", [700, 9], form=Form(sinks=True))
+    sequences.sinks = np.full(2, sink, np.float32)
+    for capacity in (2, 9):
+        _, words = sequences.attend(builder(capacity, slots=SLOTS), [0, 1])
+        check(words[:2].view(np.float32), *sequences.wanted(), f"{capacity} rows")
+
+
+@pytest.mark.parametrize("cap", [1e-3, 50.0])
+def test_scores_far_beyond_the_cap(cap: float, lab: Any, builder: Any) -> None:
+    sequences = Sequences(lab, heads_of((2, 2), 32), "f32", [700, 257, 2, 1], sharpness=1e4, form=Form(cap=cap))
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            _, words = sequences.attend(builder(9, slots=SLOTS), [0, 1, 2, 3])
+            check(words[:4].view(np.float32), *sequences.wanted(), pose)
+
+
+def test_a_window_bounds_the_work(lab: Any, builder: Any) -> None:
+    """However long the context, as many workgroups and as much memory for their results as the window takes."""
+    heads = heads_of((2, 1), 32)
+    cache = lab.cache(1, 32, "f16", SLOTS, REACH)
+    grids, sizes = set(), set()
+    for positions in (4096, 65_536):
+        plan = builder(1, slots=SLOTS)
+        attend(plan, plan.floats(heads.width, "qkv"), heads, cache, 0, positions, "f32", window=1000)
+        grids.add(plan.dispatches[0].grid)
+        sizes.add(plan.dispatches[0].buffers[5].size)
+    assert len(grids) == len(sizes) == 1
+    assert grids.pop()[2] == 5
 
 
 @pytest.mark.slow

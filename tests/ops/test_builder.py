@@ -43,8 +43,9 @@ def test_rows_are_padded_to_vectors() -> None:
 
 def test_state() -> None:
     words = memoryview(pack_state([Row(5, 6, 7), decode_row(2)], [1])).cast("I").tolist()
-    assert words == [2, 1, 0, 0, 5, 6, 7, 0, FROM_SLOT, FROM_SLOT, 2, 0, 1]
+    assert words == [2, 1, 0, 0, 5, 6, 7, 6, FROM_SLOT, FROM_SLOT, 2, FROM_SLOT, 1]
     assert state_bytes(2, 1) == 4 * len(words)
+    assert memoryview(pack_state([Row(5, 6, 7, sees=9)], [])).cast("I").tolist()[4:] == [5, 6, 7, 9]
 
 
 def test_a_plan_holds_the_state_of_all_its_rows(builder: Any) -> None:

@@ -1,4 +1,4 @@
-"""Causal attention over the paged cache."""
+"""Attention over the paged cache."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -45,19 +45,38 @@ class Heads:
 
 @op
 def attend(
-    builder: PlanBuilder, qkv: Buffer, heads: Heads, cache: KVCache, layer: int, positions: int, codec: Codec
+    builder: PlanBuilder,
+    qkv: Buffer,
+    heads: Heads,
+    cache: KVCache,
+    layer: int,
+    positions: int,
+    codec: Codec,
+    *,
+    window: int = 0,
+    cap: float = 0.0,
+    causal: bool = True,
+    sinks: Buffer | None = None,
 ) -> Activation:
-    """softmax(q k^T * scale) v for every row over its slot's positions 0..row's own; [rows, heads * head_dim].
+    """softmax(q k^T * scale) v for every row over positions of its slot; [rows, heads * head_dim].
 
-    `positions` bounds the rows' positions. A plan of few rows over a long context is split over it.
+    A row sees positions 0 to its own; with `window` the last so many of these; without `causal` those up to what
+    `Row.sees` says, and all of them must be in the cache. `positions` bounds the positions that rows see. With `cap`, a
+    score is cap * tanh(score / cap) (Gemma 2). `sinks` f32 [heads] are scores that take part in the softmax's
+    denominator and stand for no position (gpt-oss).
+
+    A plan of few rows over a long context is split over it.
     """
+    assert causal or not window, "a window ends with the row's own position"
     if heads.head_dim % 32:
         codec = "f32"
     width = heads.count * heads.head_dim
     h = builder.activation(width, codec, "attended")
-    partitions = ceil_div(positions, PARTITION)
-    splits = partitions if builder.rows <= _SPLIT_ROWS else 1
-    split = splits > 1
+    if window >= positions:
+        window = 0
+    # what a row sees may begin anywhere in a partition
+    partitions = min(ceil_div(positions, PARTITION), ceil_div((window or positions) - 1, PARTITION) + 1)
+    split = builder.rows <= _SPLIT_ROWS and (window or positions) > PARTITION
     partial_bytes = 4 * builder.rows * heads.count * partitions * (heads.head_dim + 4)
     out = builder.buffer(partial_bytes, "partials") if split else h
     group = heads.count // heads.kv_count
@@ -70,21 +89,26 @@ def attend(
         "codec": codec,
         "partition": PARTITION,
         "partitions": partitions,
-        "splits": splits,
+        "splits": partitions if split else 1,
         "split": split,
+        "window": window,
+        "cap": cap,
+        "causal": causal,
+        "sinks": sinks is not None,
         # a thread for each four values of a head at least
         "threads": _THREADS * ceil_div(heads.head_dim, 4 * _THREADS),
     }
     label = f"{cache.kv_type}.{codec}"
+    ends = (sinks,) if sinks is not None else ()
     builder.add(
         builder.shader("attention/lanes.wgsl" if lanes else "attention/workgroup.wgsl", label, **values),
-        (builder.state, builder.slots, qkv, cache.tables, cache.layers[layer], out),
-        (heads.kv_count if lanes else heads.count, builder.rows, splits),
+        (builder.state, builder.slots, qkv, cache.tables, cache.layers[layer], out, *(() if split else ends)),
+        (heads.kv_count if lanes else heads.count, builder.rows, partitions if split else 1),
     )
     if split:
         builder.add(
             builder.shader("attention/reduce.wgsl", label, **values),
-            (builder.state, builder.slots, out, h),
+            (builder.state, builder.slots, out, h, *ends),
             (ceil_div(width, 32), builder.rows, 1),
         )
     return Activation(h, width, codec)

@@ -17,6 +17,8 @@ class Row:
     token: int
     position: int
     slot: int
+    sees: int | None = None
+    """the last position that it sees where attention isn't causal; by default its own"""
 
 
 def decode_row(slot: int) -> Row:
@@ -32,10 +34,10 @@ def state_bytes(rows: int, outputs: int) -> int:
 def pack_state(rows: Sequence[Row], outputs: Sequence[int]) -> bytes:
     """The state for these rows, and for the rows (by number) whose logits are wanted.
 
-    u32 words: rows, outputs, 0, 0; for each row token, position, slot, 0; for each output its row.
+    u32 words: rows, outputs, 0, 0; for each row token, position, slot, last position seen; for each output its row.
     """
     words = [len(rows), len(outputs), 0, 0]
     for row in rows:
-        words += (row.token, row.position, row.slot, 0)
+        words += (row.token, row.position, row.slot, row.position if row.sees is None else row.sees)
     words += outputs
     return struct.pack(f"<{len(words)}I", *words)

@@ -68,8 +68,11 @@ async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
 
 async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
     qkv, heads, cache, layer = (call.arguments[name] for name in ("qkv", "heads", "cache", "layer"))
+    sinks = await trial.vector(call.arguments["sinks"], heads.count) if call.arguments["sinks"] else None
     rows = await trial.rows(qkv, len(stage.rows), heads.width)
     places = await _resolved(trial, stage)
+    if not call.arguments["causal"]:
+        places = [replace(place, position=place.position if place.sees is None else place.sees) for place in places]
     view = await _CacheView.read(trial, places, cache, layer, heads)
     trial.run(call.dispatches)
     found = await trial.activations(call.result, len(stage.rows))
@@ -77,19 +80,35 @@ async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
     for place, q, values, slack in zip(places, rows, found.rows, found.slack, strict=True):
         for head in sorted({0, heads.count // 2, heads.count - 1}):
             span = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
-            wanted, size = _attention(q[span], heads, view, place, head)
+            wanted, size = _attention(
+                q[span], heads, view, place, head, call.arguments["window"], call.arguments["cap"], sinks
+            )
             error = max(error, largest_error(values[span], wanted, size, slack[span]))
     return error
 
 
-def _attention(q: Sequence[float], heads: Heads, view: _CacheView, place: Row, head: int) -> tuple[list[float], float]:
+def _attention(
+    q: Sequence[float],
+    heads: Heads,
+    view: _CacheView,
+    place: Row,
+    head: int,
+    window: int,
+    cap: float,
+    sinks: Sequence[float] | None,
+) -> tuple[list[float], float]:
     """softmax(q keys^T * scale) values of a head, and the largest value."""
     kv_head = head * heads.kv_count // heads.count
-    places = [(place.slot, position, kv_head) for position in range(place.position + 1)]
+    first = max(0, place.position + 1 - window) if window else 0
+    places = [(place.slot, position, kv_head) for position in range(first, place.position + 1)]
     keys, values = ([view.slice(*at, part) for at in places] for part in (_KEY, _VALUE))
     scores = [heads.scale * sum(map(mul, q, key)) for key in keys]
-    weights = [math.exp(score - max(scores)) for score in scores]
-    total = sum(weights)
+    if cap:
+        scores = [cap * math.tanh(score / cap) for score in scores]
+    ends = [sinks[head]] if sinks is not None else []
+    top = max(scores + ends)
+    weights = [math.exp(score - top) for score in scores]
+    total = sum(weights) + sum(math.exp(end - top) for end in ends)
     columns = list(zip(*values, strict=True))
     return [sum(map(mul, weights, column)) / total for column in columns], max(max(map(abs, v)) for v in values)
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.attention import PARTITION, Heads, attend
@@ -90,6 +90,8 @@ class SmallChecks:
             yield self._rope(neox, kv_type)
         for split, kv_type, codec in product((False, True), _KV_TYPES, _CODECS):
             yield self._attend(split, kv_type, codec)
+        for split, form in product((False, True), ("windowed", "capped", "bidirectional", "with sinks")):
+            yield self._attend(split, "f16", "f32", form)
         yield Check("sample", lambda: sampling_error(self.trial, self._one, _VOCAB))
 
     def _repack(self, name: str) -> Check:
@@ -189,18 +191,26 @@ class SmallChecks:
 
         return Check(f"rope {'neox' if neox else 'norm'} {kv_type}", attempt)
 
-    def _attend(self, split: bool, kv_type: KVType, codec: Codec) -> Check:
+    def _attend(self, split: bool, kv_type: KVType, codec: Codec, form: str = "") -> Check:
         async def attempt() -> float:
             places = ((0, _LONGEST - 1), (1, 40), (0, PARTITION - 1))
-            rows = [Row(0, position, slot) for slot, position in places]
+            rows = [Row(0, position, slot, sees=_LONGEST - 1 - position // 3) for slot, position in places]
             stage = self.trial.stage(self.trial.builder(_MANY if split else 2 * _MANY, 0), rows)
+            forms: dict[str, dict[str, Any]] = {
+                "windowed": {"window": PARTITION + 17 if split else 43},
+                "capped": {"cap": 2.5},
+                "bidirectional": {"causal": False},
+                "with sinks": {"sinks": self.trial.floats([i - 1.5 for i in range(_HEADS)], "sinks")},
+            }
             qkv = self.trial.floats(_numbers(_ROW * len(places), seed=2), "qkv")
             cache = self._cache(kv_type)
             return await self._error(
-                stage, lambda builder: attend(builder, qkv, _heads(False), cache, 0, _LONGEST, codec)
+                stage,
+                lambda builder: attend(builder, qkv, _heads(False), cache, 0, _LONGEST, codec, **forms.get(form, {})),
             )
 
-        return Check(f"attention {kv_type}{' split' if split else ''} {PRECISIONS[codec]}", attempt)
+        name = " ".join(filter(None, (kv_type, "split" if split else "", form, PRECISIONS[codec])))
+        return Check(f"attention {name}", attempt)
 
     async def _error(self, stage: Stage, op: Callable[[PlanBuilder], object]) -> float:
         """The error of the last op that is called."""

@@ -42,8 +42,15 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
         kind = "none" if arguments["angles"] is None else "neox" if arguments["heads"].neox else "norm"
         return f"rope {kind} {arguments['cache'].kv_type}{' with norm' if arguments['qk_norm'] else ''}"
     if call.op == "attend":
-        split = " split" if len(call.dispatches) > 1 else ""
-        return f"attention {arguments['cache'].kv_type}{split} {PRECISIONS[arguments['codec']]}"
+        forms = {
+            "split": len(call.dispatches) > 1,
+            "windowed": arguments["window"],
+            "capped": arguments["cap"],
+            "bidirectional": not arguments["causal"],
+            "with sinks": arguments["sinks"],
+        }
+        form = "".join(f" {name}" for name, on in forms.items() if on)
+        return f"attention {arguments['cache'].kv_type}{form} {PRECISIONS[arguments['codec']]}"
     if call.op in ("norm", "residual_norm"):
         return _norm_name(call)
     types = "+".join(sorted({weight.quant.name for weight in weights_of(call)}))
