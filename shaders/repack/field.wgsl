@@ -50,6 +50,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let flawed = (at & 4u) != 0u && (value & 0x7fffffffu) >= 0x47f00000u;
 {% elif floats == "f32" %}
   let flawed = (value & 0x7f800000u) == 0x7f800000u;
+{% elif floats.startswith("f8") %}
+  let not_finite = vec4<u32>(${"0x7f" if floats == "f8_e4m3" else "0x7c"}u);
+  let flawed = any(((vec4<u32>(value) >> vec4<u32>(0u, 8u, 16u, 24u)) & not_finite) == not_finite);
 {% elif floats %}
   let exponent = vec2<u32>(${"0x7c00" if floats == "f16" else "0x7f80"}u);
   let flawed = any((vec2<u32>(value, value >> 16u) & exponent) == exponent);

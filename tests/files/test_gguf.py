@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from wgpu_engine.errors import EngineError, ModelFileError, UnsupportedModelError
+from wgpu_engine.files.ggml_types import GGML_NAMES, supported_types
 from wgpu_engine.files.gguf import GGUF, read_gguf
 from wgpu_engine.files.gguf_window import FIRST_WINDOW, MAX_DEPTH
+from wgpu_engine.files.quants import BY_GGML_ID, QUANT_TYPES
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.file_source import FileSource
 
@@ -266,6 +268,10 @@ def test_tells_unknown_types_from_unsupported_ones(draft: Any) -> None:
     )
     refused(draft(data=bytes(84)).tensor("w", (256,), 31).build(), UnsupportedModelError, "Q4_0_4_4")
     refused(draft(data=bytes(84)).tensor("w", (256,), 999).build(), ModelFileError, "unknown type 999")
+    # types of our own have no number that a file could give
+    assert {"F8_E4M3", "INT4_G128"} <= QUANT_TYPES.keys() - GGML_NAMES.values()
+    assert all(number == quant.ggml_id for number, quant in BY_GGML_ID.items())
+    assert "INT4" not in supported_types()
 
 
 def test_escapes_names_in_messages(draft: Any) -> None:

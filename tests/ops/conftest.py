@@ -10,6 +10,7 @@ import pytest
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
+from tests.ops.own_types import f8_values, own_values
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.quants import QUANT_TYPES, QuantType
 from wgpu_engine.gpu.device import Buffer
@@ -55,7 +56,7 @@ def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int)
         most = min(bits, 25) - 1
         values = rng.integers(-(1 << most), 1 << most, (rows, k)) << rng.integers(0, bits - most, (rows, k))
         return values.astype(f"<i{quant.block_bytes}").view(np.uint8).reshape(rows, -1)
-    if quant.is_float:
+    if quant.block == 1:
         values = (rng.standard_normal((rows, k)) * 2.0 ** rng.integers(-9, 10, (rows, k))).astype(np.float32)
         if quant.name == "F16":
             return values.astype(np.float16).view(np.uint8).reshape(rows, -1)
@@ -65,12 +66,22 @@ def random_blocks(rng: np.random.Generator, quant: QuantType, rows: int, k: int)
             # more bits than f32 holds, never halfway between two of them
             return (values * (1 + rng.uniform(0, 2.0**-25, (rows, k)))).view(np.uint8).reshape(rows, -1)
         return values.view(np.uint8).reshape(rows, -1)
-    blocks = rng.integers(0, 256, (rows * k // quant.block, quant.block_bytes), dtype=np.uint8)
+    blocks = rng.integers(0, 256, (rows * quant.blocks(k), quant.block_bytes), dtype=np.uint8)
     for field in quant.fields:
         if field.name in ("scale", "scale_min"):
-            shape = (len(blocks), field.size // 2)
+            half = field.floats == "f16"
+            shape = (len(blocks), field.size // (2 if half else 4))
             scales = rng.uniform(-1, 1, shape) * 2.0 ** rng.integers(-8, 1, shape) * (rng.random(shape) > 0.05)
-            blocks[:, field.offset : field.offset + field.size] = scales.astype(np.float16).view(np.uint8)
+            # no more bits than a half has in any case, which leaves f32 room for exact products
+            scales = scales.astype(np.float16).astype(np.float16 if half else np.float32)
+            blocks[:, field.offset : field.offset + field.size] = scales.view(np.uint8)
+        elif field.name == "zero":
+            zeros = rng.integers(0, 17 if quant.nibbles else 257, len(blocks))
+            blocks[:, field.offset : field.offset + 2] = zeros.astype("<u2").view(np.uint8).reshape(-1, 2)
+        elif field.name == "values":
+            # all but NaN and infinity
+            codes = [code for code in range(256) if np.isfinite(f8_values(quant.name)[code])]
+            blocks[:, : field.size] = rng.choice(np.array(codes, np.uint8), (len(blocks), field.size))
         elif field.name == "exponent":
             blocks[:, field.offset] = rng.integers(110, 130, len(blocks))
         elif quant.name == "IQ1_M" and field.name == "scales":
@@ -93,6 +104,8 @@ def few_bits(raw: Bytes, block: int, bits: int) -> Floats:
 
 def values_of(quant: QuantType, raw: Bytes) -> Floats:
     """What gguf-py makes of rows of raw blocks."""
+    if quant.ggml_id is None:
+        return own_values(quant, raw)
     if quant.name == "F64" or quant.fields[0].name == "integers":
         return raw.view(f"<{quant.name[0].lower()}{quant.block_bytes}").astype(np.float32)
     if quant.name in ("Q1_0", "Q2_0"):
@@ -182,7 +195,7 @@ class Lab:
         before = int(self.rng.integers(0, 9))
         source = MemorySource("memory", self.rng.bytes(before) + raw.tobytes() + b"\xff" * 7)
         tensor = TensorInfo(f"{type_name}[{rows},{k}]", quant, (rows, k), source, before, raw.nbytes)
-        return Matrix(tensor, values_of(quant, raw))
+        return Matrix(tensor, values_of(quant, raw)[:, :k])
 
     def loader(self) -> Loader:
         return Loader(self.device, lambda _: None)

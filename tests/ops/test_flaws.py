@@ -9,10 +9,11 @@ import pytest
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops import repack
 from wgpu_engine.platform.drive import drive
+from wgpu_engine.platform.memory_source import MemorySource
 
-NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC0, "f64": 0x7FF8}
-INFINITE = {"f16": 0xFC00, "bf16": 0xFF80, "f32": 0x7F80, "f64": 0xFFF0}
-"""the upper 16 bits, which say it"""
+NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC0, "f64": 0x7FF8, "f8_e4m3": 0x007F, "f8_e5m2": 0x007E}
+INFINITE = {"f16": 0xFC00, "bf16": 0xFF80, "f32": 0x7F80, "f64": 0xFFF0, "f8_e4m3": 0xFF00, "f8_e5m2": 0xFC00}
+"""the upper 16 bits, which say it; one of two floats of eight bits (E4M3 has no infinity)"""
 FLOAT_FIELDS = [
     (name, place, field.floats)
     for name, quant in QUANT_TYPES.items()
@@ -42,10 +43,10 @@ def loaded(lab: Any, *matrices: Any) -> list[str]:
 def spoil(matrix: Any, place: int, bits: int) -> Any:
     """The matrix with other bits at a byte of its last block."""
     tensor = matrix.tensor
-    data = bytearray(tensor.source.data)
+    data = bytearray(drive(tensor.source.read(0, tensor.source.size)))
     at = tensor.offset + tensor.nbytes - tensor.type.block_bytes + place
     data[at : at + 2] = bits.to_bytes(2, "little")
-    source = type(tensor.source)(bytes(data))
+    source = MemorySource("memory", bytes(data))
     return replace(matrix, tensor=replace(tensor, name="blk.3.ffn_up.weight", source=source))
 
 

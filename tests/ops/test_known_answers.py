@@ -10,6 +10,7 @@ import pytest
 from gguf.quants import dequantize
 from typer.testing import CliRunner
 
+from tests.ops.own_types import own_values
 from wgpu_engine.cli.main import app
 from wgpu_engine.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from wgpu_engine.files.quants import QUANT_TYPES
@@ -26,7 +27,8 @@ from wgpu_engine.resources import resource_dir
 Run = Callable[[Callable[[str], bool]], dict[str, KnownAnswer]]
 Break = Callable[[str, str, str], None]
 
-GGUF_PY_READS = [name for name in FORMATS if name not in ("Q1_0", "Q2_0")]
+OWN = [name for name in FORMATS if QUANT_TYPES[name].ggml_id is None]
+GGUF_PY_READS = [name for name in FORMATS if name not in ("Q1_0", "Q2_0", *OWN)]
 
 
 @pytest.fixture
@@ -57,6 +59,15 @@ def test_blocks_mean_what_gguf_py_makes_of_them(name: str) -> None:
     found = np.array(decoded(QUANT_TYPES[name], raw))
     assert np.isfinite(found).all() and 0.02 < found.std() < 1
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_blocks_of_our_own_types(name: str) -> None:
+    raw = random_rows(QUANT_TYPES[name], 3, 480, Random(1))
+    wanted = own_values(QUANT_TYPES[name], np.frombuffer(raw, np.uint8).reshape(3, -1)).astype(np.float64).ravel()
+    found = np.array(decoded(QUANT_TYPES[name], raw))
+    assert np.isfinite(found).all() and 0.02 < found.std() < 1
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=0)
 
 
 @pytest.mark.conformance

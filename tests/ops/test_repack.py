@@ -24,6 +24,7 @@ TYPES = list(QUANT_TYPES)
 QUANTIZABLE = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0")
 """those that gguf-py makes"""
 NOT_IN_ZOO = ("F64", "I8", "I16", "I32", "I64", "Q2_0")
+OWN = tuple(name for name, quant in QUANT_TYPES.items() if quant.ggml_id is None)
 
 
 def width(name: str, blocks: int) -> int:
@@ -110,7 +111,7 @@ def test_unequal_types_stay_apart(method: str, lab: Any, builder: Any) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("name", [name for name in TYPES if name not in NOT_IN_ZOO])
+@pytest.mark.parametrize("name", [name for name in TYPES if name not in NOT_IN_ZOO + OWN])
 def test_real_tensors(name: str, lab: Any, builder: Any, conformance: Path) -> None:
     """Tensors that llama.cpp quantized; the file holds types that we don't read too, so gguf-py says where they are."""
     path = conformance / "quants" / "quant-zoo.gguf"
@@ -136,6 +137,23 @@ def test_real_q2_0(lab: Any, builder: Any, conformance: Path) -> None:
     matrix = lab.matrix("Q2_0", tensor.rows, tensor.columns, raw)
     assert 0.1 < np.abs(matrix.values).std() / np.abs(matrix.values).max() < 0.5
     assert same(lab.embedded(builder(tensor.rows), lab.load(matrix)), matrix.values)
+
+
+@pytest.mark.parametrize("name", ["F8_E4M3", "F8_E5M2"])
+def test_every_float_of_eight_bits(name: str, lab: Any, builder: Any) -> None:
+    codes = np.arange(256, dtype=np.uint8).reshape(2, 128)
+    scales = np.array([1.0, 0.375], np.float32).view(np.uint8).reshape(2, 4)
+    matrix = lab.matrix(name, 1, 256, np.hstack([codes, scales]).reshape(1, -1))
+    found, finite = lab.embedded(builder(1), lab.load(matrix)), np.isfinite(matrix.values)
+    assert finite.sum() == (254 if name == "F8_E4M3" else 248)
+    assert same(found[finite], matrix.values[finite])
+
+
+@pytest.mark.parametrize("k", [32, 96, 160])
+@pytest.mark.parametrize("name", ["INT4_G128", "INT8_G128"])
+def test_rows_that_end_within_a_block(name: str, k: int, lab: Any, builder: Any) -> None:
+    matrix = lab.matrix(name, 21, k)
+    assert same(lab.embedded(builder(21), lab.load(matrix)), matrix.values)
 
 
 def test_doubles_are_rounded(lab: Any, builder: Any) -> None:
@@ -184,11 +202,8 @@ def test_planes_hold_all_bytes_in_aligned_rows(name: str) -> None:
     for field in quant.fields:
         start, row = planes[field.name]
         assert start == ends and start % 4 == 0 and row % 4 == 0
-        assert (
-            k // quant.block * field.size
-            <= 4 * row
-            < k // quant.block * field.size + max(16, 4 * field.size * quant.is_float)
-        )
+        size = quant.blocks(k) * field.size
+        assert size <= 4 * row < size + max(16, 4 * field.size * (quant.block == 1))
         ends = start + 5 * row
     assert words == ends + (len(grid(quant.grid)) // 4 if quant.grid else 0)
 

@@ -4,7 +4,7 @@ Ids: llama.cpp, ggml/include/ggml.h, `enum ggml_type`. Types that can run are in
 change when one is added there.
 """
 
-from wgpu_engine.files.quants import BY_GGML_ID, QUANT_TYPES
+from wgpu_engine.files.quants import BY_GGML_ID
 
 _NAMES = (
     "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S "
@@ -13,9 +13,9 @@ _NAMES = (
 )
 """in the order of their ids"""
 
-GGML_NAMES: dict[int, str] = dict(enumerate(_NAMES.split())) | {t.ggml_id: t.name for t in BY_GGML_ID.values()}
+GGML_NAMES: dict[int, str] = dict(enumerate(_NAMES.split())) | {id_: t.name for id_, t in BY_GGML_ID.items()}
 
 
 def supported_types() -> str:
     """The types that can run, as a list for a message."""
-    return ", ".join(QUANT_TYPES)
+    return ", ".join(quant.name for quant in BY_GGML_ID.values())

@@ -1,10 +1,11 @@
-"""Quantization types of GGUF tensors and how their blocks are laid out.
+"""Quantization types and how their blocks are laid out: those of GGUF tensors, and some of our own.
 
 A tensor's row is a run of blocks; a block is a few fields (scales, quants, high bits…). On the GPU each field has a
 plane of its own: the same field of all blocks of a row side by side, rows padded to whole u32 words. The loader only
 needs the byte ranges below for that; what the bytes mean is known by `shaders/quants/<type>.wgsl` alone.
 
-Block formats: llama.cpp, ggml/src/ggml-common.h.
+Block formats: llama.cpp, ggml/src/ggml-common.h. Our own types hold exactly what quantized safetensors mean
+(`packed_rows.py` makes their blocks); no file has them.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,18 @@ class Field:
     size: int
     """bytes in each block"""
     floats: str
-    """f64, f32, f16 or bf16 where the bytes are floats (NaNs are looked for in them), else empty"""
+    """f64, f32, f16, bf16, f8_e4m3 or f8_e5m2 where the bytes are floats (NaNs are looked for in them), else empty"""
 
 
 @dataclass(frozen=True)
 class QuantType:
-    """A tensor type as GGUF spells it."""
+    """A tensor type as GGUF spells it, or of our own."""
 
     name: str
-    ggml_id: int
+    ggml_id: int | None
+    """None: of our own, which no GGUF file can have"""
     block: int
-    """elements in a block"""
+    """elements in a block; the last of a row may have fewer in our own types"""
     fields: tuple[Field, ...]
 
     nibbles: bool
@@ -44,24 +46,33 @@ class QuantType:
 
     @property
     def is_float(self) -> bool:
-        return self.block == 1
+        """Whether decoders give values, not int8 with scales."""
+        return self.fields[0].name in ("values", "integers")
+
+    def blocks(self, elements: int) -> int:
+        """Blocks of a row of `elements`."""
+        return -(-elements // self.block)
 
     def row_bytes(self, elements: int) -> int:
-        """Bytes of a row of `elements` in the file; `elements` must be a multiple of the block."""
-        return elements // self.block * self.block_bytes
+        """Bytes of a row of `elements`."""
+        return self.blocks(elements) * self.block_bytes
 
 
-def _type(name: str, ggml_id: int, block: int, *, grid: str = "", **sizes: int) -> QuantType:
+def _type(name: str, ggml_id: int | None, block: int, *, grid: str = "", **sizes: int) -> QuantType:
     fields, offset = [], 0
     for field, size in sizes.items():
+        scale = "f32" if ggml_id is None else "f16"
         fields.append(
-            Field(field, offset, size, {"values": name.lower(), "scale": "f16", "scale_min": "f16"}.get(field, ""))
+            Field(field, offset, size, {"values": name.lower(), "scale": scale, "scale_min": "f16"}.get(field, ""))
         )
         offset += size
     return QuantType(name, ggml_id, block, tuple(fields), name in _NIBBLES, grid)
 
 
-_NIBBLES = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "IQ1_S", "IQ3_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0")
+_NIBBLES = (
+    *("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "IQ1_S", "IQ3_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"),
+    *("INT4_G32", "INT4_G128"),
+)
 
 _TYPES = (
     _type("F32", 0, 1, values=4),
@@ -97,7 +108,13 @@ _TYPES = (
     _type("TQ2_0", 35, 256, quants=64, scale=2),
     _type("Q1_0", 41, 128, scale=2, quants=16),
     _type("Q2_0", 42, 64, scale=2, quants=16),
+    _type("F8_E4M3", None, 128, values=128, scale=4),
+    _type("F8_E5M2", None, 128, values=128, scale=4),
+    _type("INT4_G32", None, 32, quants=16, scale=4, zero=2),
+    _type("INT4_G128", None, 128, quants=64, scale=4, zero=2),
+    _type("INT8_G32", None, 32, quants=32, scale=4, zero=2),
+    _type("INT8_G128", None, 128, quants=128, scale=4, zero=2),
 )
 
 QUANT_TYPES: dict[str, QuantType] = {t.name: t for t in _TYPES}
-BY_GGML_ID: dict[int, QuantType] = {t.ggml_id: t for t in _TYPES}
+BY_GGML_ID: dict[int, QuantType] = {t.ggml_id: t for t in _TYPES if t.ggml_id is not None}

@@ -127,7 +127,7 @@ class Loader:
             await self.device.upload(self._raw, 0, tensor.source, start, rows * row_bytes)
             for number, field in enumerate(tensor.type.fields):
                 plane_start, plane_row = part.planes[field.name]
-                field_bytes = tensor.columns // tensor.type.block * field.size
+                field_bytes = tensor.type.blocks(tensor.columns) * field.size
                 shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes, len(self._names) - 1)
                 self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
                 self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))

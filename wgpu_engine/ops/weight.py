@@ -25,7 +25,7 @@ def plane_layout(quant: QuantType, k: int, rows: int) -> tuple[dict[str, tuple[i
     """
     planes, start = {}, 0
     for field in quant.fields:
-        row = padded_words((k + -k % 4) // quant.block * field.size)
+        row = padded_words(quant.blocks(k + -k % 4) * field.size)
         planes[field.name] = (start, row)
         start += rows * row
     if quant.grid:

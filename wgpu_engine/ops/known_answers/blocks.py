@@ -1,7 +1,7 @@
 """Blocks of every quantization type and what they mean, in plain Python: what decoders are compared with.
 
-Formats: llama.cpp, ggml/src/ggml-common.h and ggml-quants.c. A type that is missing here is loaded and run like any
-other, but nothing is known of its answers.
+Formats: llama.cpp, ggml/src/ggml-common.h and ggml-quants.c; our own: `files/quants.py`. A type that is missing here is
+loaded and run like any other, but nothing is known of its answers.
 """
 
 import struct
@@ -27,8 +27,8 @@ class Format:
 
 def random_rows(quant: QuantType, rows: int, k: int, random: Random) -> bytes:
     """Raw blocks of a matrix [rows, k]; every value in them is finite and exact in the type's own floats."""
-    count = rows * k // quant.block
-    if quant.is_float:
+    count = rows * quant.blocks(k)
+    if quant.block == 1:
         return b"".join(_FLOATS[quant.name](byte / 512) for byte in memoryview(random.randbytes(count)).cast("b"))
     step = 2.0 ** -FORMATS[quant.name].shift
     parts = []
@@ -36,10 +36,11 @@ def random_rows(quant: QuantType, rows: int, k: int, random: Random) -> bytes:
         block = b""
         for field in quant.fields:
             data = random.randbytes(field.size)
-            if field.floats:
+            if field.floats in _SCALES:
                 # 64 to 127 with either sign, in steps that halves hold exactly
-                scales = [(byte % 64 + 64) * (1 if byte < 128 else -1) * step for byte in data[::2]]
-                data = struct.pack(f"<{len(scales)}e", *scales)
+                kind, size = _SCALES[field.floats]
+                scales = [(byte % 64 + 64) * (1 if byte < 128 else -1) * step for byte in data[::size]]
+                data = struct.pack(f"<{len(scales)}{kind}", *scales)
             block += data
         parts.append(FORMATS[quant.name].tame(block))
     return b"".join(parts)
@@ -172,6 +173,41 @@ def _q2_0(block: bytes) -> list[float]:
     return [d * (q - 1) for q in _parts(block[2:], 2, 1)]
 
 
+def _f8(block: bytes, mantissa: int, bias: int) -> list[float]:
+    """Floats of eight bits and their scale."""
+    (d,) = struct.unpack_from("<f", block, len(block) - 4)
+    values = []
+    for byte in block[:-4]:
+        exponent, fraction = (byte & 127) >> mantissa, (byte & (1 << mantissa) - 1) / (1 << mantissa)
+        size = (fraction + (exponent > 0)) * 2.0 ** (max(exponent, 1) - bias)
+        values.append(d * (size if byte < 128 else -size))
+    return values
+
+
+def _tame_f8(block: bytes, keep: int, exponent: int) -> bytes:
+    """Of each eight values one is subnormal and the others have an exponent near that of 1."""
+    values = [byte & keep | exponent if i % 8 else byte & 128 | byte & 3 for i, byte in enumerate(block[:-4])]
+    return bytes(values) + block[-4:]
+
+
+def _int(block: bytes, quants: Sequence[int]) -> list[float]:
+    d, zero = struct.unpack_from("<fH", block, len(block) - 6)
+    return [d * (q - zero) for q in quants]
+
+
+def _int4(block: bytes) -> list[float]:
+    return _int(block, _parts(block[:-6], 4, 16))
+
+
+def _int8(block: bytes) -> list[float]:
+    return _int(block, [q + 128 for q in memoryview(block[:-6]).cast("b")])
+
+
+def _tame_int(block: bytes, largest: int) -> bytes:
+    """The zero is one of the quants."""
+    return block[:-2] + struct.pack("<H", block[-1] & largest)
+
+
 FORMATS: dict[str, Format] = {
     "F32": Format(_f32, 0),
     "F16": Format(_f16, 0),
@@ -201,7 +237,15 @@ FORMATS: dict[str, Format] = {
     "TQ2_0": Format(_tq2_0, 10),
     "Q1_0": Format(_q1_0, 10),
     "Q2_0": Format(_q2_0, 10),
+    "F8_E4M3": Format(lambda block: _f8(block, 3, 7), 9, lambda block: _tame_f8(block, 0x9F, 0x20)),
+    "F8_E5M2": Format(lambda block: _f8(block, 2, 15), 9, lambda block: _tame_f8(block, 0x8F, 0x30)),
+    "INT4_G32": Format(_int4, 12, lambda block: _tame_int(block, 15)),
+    "INT4_G128": Format(_int4, 12, lambda block: _tame_int(block, 15)),
+    "INT8_G32": Format(_int8, 16, lambda block: _tame_int(block, 255)),
+    "INT8_G128": Format(_int8, 16, lambda block: _tame_int(block, 255)),
 }
+_SCALES = {"f16": ("e", 2), "f32": ("f", 4)}
+"""code of `struct` and bytes"""
 _FLOATS: dict[str, Callable[[float], bytes]] = {
     "F32": lambda value: struct.pack("<f", value),
     "F16": lambda value: struct.pack("<e", value),

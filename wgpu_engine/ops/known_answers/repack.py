@@ -36,7 +36,7 @@ def small_tensor(quant: QuantType, start: int = 0, stop: int = FEATURES) -> Tens
 
 @cache
 def _matrix(quant: QuantType) -> bytes:
-    return random_rows(quant, FEATURES, K, Random(quant.ggml_id))
+    return random_rows(quant, FEATURES, K, Random(quant.name))
 
 
 async def repack_error(trial: Trial, loader: Loader, quant: QuantType) -> float:

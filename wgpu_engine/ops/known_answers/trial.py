@@ -176,12 +176,12 @@ class Trial:
             start, stride = part.planes[field.name]
             data = await self.read(part.buffer, start + row * stride, count * stride)
             planes.append((data, 4 * stride, field.size))
-        blocks = range(weight.k // quant.block)
+        blocks = range(quant.blocks(weight.k))
         rows = []
         for i in range(count):
             starts = [(data, i * row_bytes, size) for data, row_bytes, size in planes]
             raw = b"".join(data[at + j * size : at + (j + 1) * size] for j in blocks for data, at, size in starts)
-            rows.append(decoded(quant, raw))
+            rows.append(decoded(quant, raw)[: weight.k])
         return rows
 
 

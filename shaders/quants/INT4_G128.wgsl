@@ -1,0 +1,2 @@
+{% set bits, units = 4, 4 %}
+{% include "quants/int.wgsl" %}

@@ -1,0 +1,2 @@
+{% set bits, units = 8, 4 %}
+{% include "quants/int.wgsl" %}
