@@ -1,0 +1,107 @@
+"""Every architecture, from its folder and from GGUF, beside transformers and beside the reference in float64."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.models.gguf_conversion import convert
+from tests.models.hf_models import VARIANTS, Variant, write_folder
+from tests.models.hf_reference import read_folder, run_folder
+from wgpu_engine import LLM
+from wgpu_engine.errors import UnsupportedModelError
+from wgpu_engine.files.hf_names import FAMILIES
+from wgpu_engine.ops.state import Row
+from wgpu_engine.platform.drive import drive
+
+Array = NDArray[np.float32]
+
+NAMES = (
+    *("bitnet", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "lfm2", "llama", "llama3-rope"),
+    *("mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3"),
+)
+IN_GGUF = {
+    "gemma3_text": {},
+    "mistral": {"sliding_window": None},
+    "qwen3_moe": {"norm_topk_prob": True},
+}
+"""what of these configurations GGUF takes for something else"""
+TOLERANCE = 1e-4
+
+
+def open_(path: Path, architecture: str, tokens: int = 41) -> LLM:
+    """Skips what the engine has no architecture for."""
+    if architecture not in FAMILIES:
+        pytest.skip(f"{architecture} is not supported yet")
+    try:
+        return LLM(path, precision="exact", kv_type="f32", ctx_size=-(-tokens // 64) * 64)
+    except UnsupportedModelError as error:
+        pytest.xfail(str(error))
+
+
+def logits(llm: LLM, ids: Sequence[int], cut: Sequence[int]) -> Array:
+    """Logits [tokens, vocab] of a prompt that comes in pieces of the lengths in `cut`."""
+    engine, rows = llm._engine, [Row(token, position, 0) for position, token in enumerate(ids)]
+    engine.reserve(0, len(ids))
+    found: list[bytes] = []
+    for length in cut:
+        found += drive(engine.logits(rows[len(found) : len(found) + length], len(ids)))
+    return np.frombuffer(b"".join(found), np.float32).reshape(len(ids), -1)
+
+
+def check(path: Path, architecture: str, ids: Sequence[int], wanted: NDArray[np.floating]) -> None:
+    """The logits are those wanted, and the same bits however the prompt is cut."""
+    with open_(path, architecture, len(ids)) as llm:
+        whole = logits(llm, ids, [len(ids)])
+        assert np.abs(whole - wanted).max() < TOLERANCE
+        assert np.array_equal(logits(llm, ids, [1] * len(ids)), whole), "token by token"
+        assert np.array_equal(logits(llm, ids, [3, len(ids) - 3]), whole), "3, then the rest"
+
+
+def wanted_of(folder: Path) -> tuple[list[int], Array]:
+    with np.load(folder / "ref.npz") as data:
+        return data["ids"][0].tolist(), data["logits"]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", NAMES)
+def test_transformers(conformance: Path, name: str) -> None:
+    folder = conformance / "architectures" / name
+    ids, wanted = wanted_of(folder)
+    check(folder, read_folder(folder).config["architectures"][0], ids, wanted)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", [each for each in NAMES if each != "bitnet"])
+def test_transformers_in_gguf(conformance: Path, tmp_path: Path, name: str) -> None:
+    folder = conformance / "architectures" / name
+    ids, wanted = wanted_of(folder)
+    if name in IN_GGUF:
+        wanted = run_folder(folder, ids, **IN_GGUF[name])
+    check(convert(folder, tmp_path / "model.gguf"), read_folder(folder).config["architectures"][0], ids, wanted)
+
+
+def variants(in_gguf: bool) -> list[pytest.param]:
+    marks = {True: [pytest.mark.slow], False: []}
+    return [
+        pytest.param(each, id=str(each), marks=marks[each.slow])
+        for each in VARIANTS
+        if not (in_gguf and isinstance(each.gguf, str))
+    ]
+
+
+@pytest.mark.parametrize("variant", variants(in_gguf=False))
+def test_features(variant: Variant, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, variant.config, variant.dtype)
+    check(folder, variant.architecture, variant.ids, run_folder(folder, variant.ids))
+
+
+@pytest.mark.parametrize("variant", variants(in_gguf=True))
+def test_features_in_gguf(variant: Variant, tmp_path: Path) -> None:
+    """Where GGUF can't say something, what llama.cpp takes it for."""
+    folder = write_folder(tmp_path / "folder", variant.config, variant.dtype)
+    path = convert(folder, tmp_path / "model.gguf")
+    assert not isinstance(variant.gguf, str)
+    check(path, variant.architecture, variant.ids, run_folder(folder, variant.ids, **variant.gguf))
