@@ -131,25 +131,79 @@ def test_rope_scalings(tiny_folder: Write, layout: str) -> None:
             assert factor == pytest.approx(1 / ((1 - part) / 8 + part), rel=1e-6)
     assert factors == sorted(factors) and len(set(factors)) > 2
 
-    for kind in ("yarn", "dynamic", "longrope"):
-        text = refusal(tiny_folder(config=config(rope_type=kind, factor=2.0)), UnsupportedModelError)
-        assert f"'{kind}'" in text
+    dynamic = opened(tiny_folder(config=config(rope_type="dynamic", factor=2.0))).metadata
+    assert (dynamic["llama.rope.scaling.type"], dynamic["llama.rope.scaling.factor"]) == ("dynamic", 2.0)
+
+    assert "'spiral'" in refusal(tiny_folder(config=config(rope_type="spiral")), UnsupportedModelError)
     assert "low_freq_factor" in refusal(
         tiny_folder(config=config(rope_type="llama3", **scaling | {"low_freq_factor": 4.0}))
     )
     assert "doesn't say factor" in refusal(tiny_folder(config=config(type="linear")))
 
 
-def test_windows_that_limit_are_refused(tiny_folder: Write) -> None:
-    mistral = {"architectures": ["MistralForCausalLM"]}
-    assert opened(tiny_folder(config=mistral | {"sliding_window": None})).metadata["general.architecture"] == "llama"
-    opened(tiny_folder(config=mistral | {"sliding_window": 512}))
-    assert "window of 511" in refusal(tiny_folder(config=mistral | {"sliding_window": 511}), UnsupportedModelError)
-    opened(tiny_folder(config=mistral))  # transformers' default, 4096, is more than the context
-    assert "4096" in refusal(tiny_folder(config=mistral | {"max_position_embeddings": 8192}), UnsupportedModelError)
-    qwen = {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 16}
-    assert opened(tiny_folder(config=qwen)).metadata["general.architecture"] == "qwen2"
-    assert "window of 16" in refusal(tiny_folder(config=qwen | {"use_sliding_window": True}), UnsupportedModelError)
+def test_yarn_and_longrope(tiny_folder: Write) -> None:
+    def scaling(**values: Any) -> dict[str, Any]:
+        """What GGUF's settings say of a scaling, and the tensors of factors."""
+        model = opened(tiny_folder(config={"rope_scaling": values, "max_position_embeddings": 512}))
+        start = "llama.rope.scaling."
+        found = {key.removeprefix(start): value for key, value in model.metadata.items() if key.startswith(start)}
+        names = [name for name in model.tensors if name.startswith("rope_factors")]
+        return found | {name: values_of(model, name) for name in names}
+
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    assert scaling(**yarn) == {
+        "type": "yarn",
+        "factor": 4.0,
+        "original_context_length": 128,
+        "attn_factor": 1.0,
+        "yarn_beta_fast": 32.0,
+        "yarn_beta_slow": 1.0,
+    }
+    assert scaling(**yarn | {"factor": None, "beta_fast": 16})["factor"] == 4.0
+    own = 1 + 0.1 * math.log(4)
+    assert scaling(**yarn, attention_factor=2.0)["attn_factor"] == pytest.approx(2 / own)
+    both = scaling(**yarn, mscale=0.7, mscale_all_dim=1.5)["attn_factor"]
+    assert both * own == pytest.approx((1 + 0.07 * math.log(4)) / (1 + 0.15 * math.log(4)))
+    assert "truncate" in refusal(
+        tiny_folder(config={"rope_scaling": yarn | {"truncate": False}}), UnsupportedModelError
+    )
+
+    short, long = [1.0] * 8, [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0]
+    longrope = {"type": "su", "short_factor": short, "long_factor": long, "original_max_position_embeddings": 64}
+    assert scaling(**longrope) == {
+        "type": "longrope",
+        "original_context_length": 64,
+        "attn_factor": pytest.approx(math.sqrt(1 + math.log(8) / math.log(64))),
+        "rope_factors_short.weight": short,
+        "rope_factors_long.weight": long,
+    }
+    for wrong in (None, [1.0] * 7, [*short[1:], 0], [*short[1:], "1"], "x"):
+        text = refusal(tiny_folder(config={"rope_scaling": longrope | {"long_factor": wrong}}))
+        assert "long_factor" in text
+
+
+def test_windows(tiny_folder: Write) -> None:
+    layers = 3
+
+    def windows(name: str, **config: Any) -> tuple[Any, Any]:
+        count = {"num_hidden_layers": layers}
+        metadata = opened(tiny_folder(config={"architectures": [f"{name}ForCausalLM"], **count, **config})).metadata
+        keys = [f"{metadata['general.architecture']}.attention.sliding_window{end}" for end in ("", "_pattern")]
+        return metadata.get(keys[0]), metadata.get(keys[1])
+
+    all_ = [True] * layers
+    assert windows("Mistral", sliding_window=None) == (None, None)
+    assert windows("Mistral", sliding_window=511) == (511, all_)
+    assert windows("Mistral") == (4096, all_)  # as transformers takes it
+    assert windows("Qwen2", sliding_window=16) == (None, None)
+    qwen = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
+    assert windows("Qwen2", **qwen) == (16, [False, *all_[1:]])
+    assert windows("Qwen2", **qwen | {"max_window_layers": 0}) == (16, all_)
+    kinds = ["sliding_attention"] * (layers - 1) + ["full_attention"]
+    assert windows("Qwen2", **qwen, layer_types=kinds) == (16, [*all_[1:], False])
+    for wrong in (kinds[1:], ["chunked_attention"] * layers):
+        text = refusal(tiny_folder(config={"architectures": ["Qwen2ForCausalLM"], **qwen, "layer_types": wrong}))
+        assert "layer_types" in text
 
 
 def test_names_what_is_not_supported(tiny_folder: Write) -> None:

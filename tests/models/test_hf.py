@@ -1,7 +1,5 @@
 """Models in folders, as transformers writes them, beside the logits that it computes."""
 
-import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,14 @@ from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from wgpu_engine import LLM
-from wgpu_engine.errors import ModelFileError, RequestError, UnsupportedModelError
+from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
 
 Array = NDArray[Any]
 
-NAMES = ("llama", "llama3-rope", "granite", "qwen2", "qwen3", "smollm3")
+NAMES = ("llama", "llama3-rope", "granite", "mistral", "phi3", "qwen2", "qwen3", "smollm3")
 CUTS = {"in one piece": [41], "token by token": [1] * 41, "3, then 38": [3, 38]}
 
 
@@ -53,22 +51,6 @@ def test_logits_of_transformers(conformance: Path, name: str) -> None:
         found = {what: logits(llm, ids, cut) for what, cut in CUTS.items()}
     for what, each in found.items():
         assert np.abs(each - wanted).max() < 1e-4, what
-
-
-@pytest.mark.conformance
-def test_mistral_within_its_window(conformance: Path, tmp_path: Path) -> None:
-    """A window of 16 is refused; without it the positions that it doesn't cut are right."""
-    folder = conformance / "architectures" / "mistral"
-    with pytest.raises(UnsupportedModelError, match="sliding window of 16"):
-        open_(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (tmp_path / "config.json").write_text(json.dumps(config | {"sliding_window": None}), encoding="utf-8")
-    shutil.copy(folder / "model.safetensors", tmp_path)
-    ids, wanted = reference(folder)
-    with open_(tmp_path) as llm:
-        found = {what: logits(llm, ids, cut) for what, cut in CUTS.items()}
-    for what, each in found.items():
-        assert np.abs(each - wanted)[: config["sliding_window"]].max() < 1e-4, what
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from wgpu_engine.errors import ModelFileError, UnsupportedModelError
-from wgpu_engine.models.rope_scaling import rope_frequencies
+from wgpu_engine.errors import ModelFileError
 from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.windows import layer_windows
 
 
 def settings(**values: Any) -> Settings:
@@ -48,40 +48,24 @@ def test_absurd_numbers(value: Any) -> None:
         settings(eps=value).number("eps", 1.0)
 
 
-def test_frequencies() -> None:
-    assert rope_frequencies(settings(), 4, None) == [1.0, pytest.approx(0.01)]
-    assert rope_frequencies(settings(rope__freq_base=100.0), 4, None) == [1.0, pytest.approx(0.1)]
-    assert rope_frequencies(settings(), 4, [1.0, 8.0]) == [1.0, pytest.approx(0.01 / 8)]
+def test_flags() -> None:
+    assert settings(pattern=[True, False]).flags("pattern", 2) == [True, False]
+    assert settings().flags("pattern", 2) is None
+    for value in ([True], [True, 1]):
+        with pytest.raises(ModelFileError, match=r"llama\.pattern"):
+            settings(pattern=value).flags("pattern", 2)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"rope__scaling__type": "linear", "rope__scaling__factor": 4.0},
-        {"rope__scaling__factor": 4.0},
-        {"rope__scale_linear": 4.0},
-    ],
-)
-def test_linear_scaling(keys: dict[str, Any]) -> None:
-    assert rope_frequencies(settings(**keys), 4, None) == [0.25, pytest.approx(0.0025)]
+def test_windows() -> None:
+    def windows(period: int = 0, **values: Any) -> tuple[int, ...]:
+        return layer_windows(settings(**{f"attention__{key}": value for key, value in values.items()}), 4, period)
 
-
-def test_no_scaling_has_no_factor() -> None:
-    keys = {"rope__scaling__type": "none", "rope__scaling__factor": 4.0}
-    assert rope_frequencies(settings(**keys), 2, None) == [1.0]
-
-
-def test_unknown_scaling() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"'longrope'.*linear"):
-        rope_frequencies(settings(rope__scaling__type="longrope"), 4, None)
-
-
-@pytest.mark.parametrize("factors", [[0.0, 1.0], [1.0, -2.0], [float("nan"), 1.0], [1.0, float("inf")]])
-def test_factors_that_cannot_be(factors: list[float]) -> None:
-    with pytest.raises(ModelFileError, match=r"rope_freqs\.weight"):
-        rope_frequencies(settings(), 4, factors)
-
-
-def test_a_base_that_cannot_be() -> None:
-    with pytest.raises(ModelFileError, match="base"):
-        rope_frequencies(settings(rope__freq_base=1e-20), 4, None)
+    assert windows() == windows(3) == windows(sliding_window=0) == (0, 0, 0, 0)
+    assert windows(sliding_window=9) == (9, 9, 9, 9)
+    assert windows(2, sliding_window=9) == (9, 0, 9, 0)
+    assert windows(6, sliding_window=9) == (9, 9, 9, 9)
+    assert windows(6, sliding_window=9, sliding_window_pattern=3) == (9, 9, 0, 9)
+    assert windows(sliding_window=9, sliding_window_pattern=1) == (0, 0, 0, 0)
+    assert windows(2, sliding_window=9, sliding_window_pattern=[False, False, True, True]) == (0, 0, 9, 9)
+    with pytest.raises(ModelFileError, match="sliding_window"):
+        windows(sliding_window=-1)

@@ -52,11 +52,11 @@ class HFConfig:
     """what to call it in a message"""
     values: Mapping[str, Any]
 
-    def count(self, key: str, default: int | None = None) -> int:
-        """A whole number of at least 1."""
+    def count(self, key: str, default: int | None = None, *, smallest: int = 1) -> int:
+        """A whole number of at least `smallest`."""
         value = self._value(key, default)
-        if type(value) is not int or not 1 <= value < 1 << 31:
-            raise self._wrong(key, "a whole number of at least 1")
+        if type(value) is not int or not smallest <= value < 1 << 31:
+            raise self._wrong(key, f"a whole number of at least {smallest}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -84,6 +84,22 @@ class HFConfig:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             raise self._wrong(key, "a list of texts")
         return list(value)
+
+    def numbers(self, key: str, count: int) -> list[float]:
+        """So many finite positive numbers."""
+        value = self._value(key, None)
+        if not isinstance(value, list) or len(value) != count:
+            raise self._wrong(key, f"a list of {count} numbers")
+        return [HFConfig(self.name, {key: each}).number(key) for each in value]
+
+    def flag_list(self, key: str, count: int, meaning: Mapping[str, bool]) -> list[bool] | None:
+        """A flag for each of so many names of `meaning`; None where the key is absent."""
+        if self.values.get(key) is None:
+            return None
+        names = self.texts(key)
+        if len(names) != count or not set(names) <= set(meaning):
+            raise self._wrong(key, f"a list of {count} out of {', '.join(meaning)}")
+        return [meaning[name] for name in names]
 
     def section(self, key: str) -> "HFConfig | None":
         """An object within this one; None where the key is absent."""

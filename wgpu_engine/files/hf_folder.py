@@ -55,7 +55,7 @@ async def open_folder(path: Path) -> ModelFile:
         **await _tokenizer(path, config),
     }
     rope_dim = settings.get("rope.dimension_count")
-    factors = rope_factors(config, rope_dim) if isinstance(rope_dim, int) else None
+    factors = rope_factors(config, rope_dim) if isinstance(rope_dim, int) else {}
     sources: dict[str, FileSource] = {}
     try:
         tensors = _translated(config, family, await _stored(path, sources))
@@ -63,8 +63,7 @@ async def open_folder(path: Path) -> ModelFile:
         for source in sources.values():
             source.close()
         raise
-    if factors is not None:
-        tensors["rope_freqs.weight"] = _in_memory("rope_freqs.weight", factors)
+    tensors |= {name: _in_memory(name, each) for name, each in factors.items()}
     return ModelFile(path, metadata, tensors, tuple(sources.values()))
 
 

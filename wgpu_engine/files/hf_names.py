@@ -84,6 +84,13 @@ _QWEN3_NAMES = {
 }
 
 
+_PHI3_NAMES = {
+    **_LLAMA_NAMES,
+    "model.layers.#.self_attn.qkv_proj.weight": "blk.#.attn_qkv.weight",
+    "model.layers.#.mlp.gate_up_proj.weight": "blk.#.ffn_up.weight",
+}
+
+
 def _decoder(config: HFConfig, context: int) -> dict[str, Value]:
     """The settings of a decoder with RoPE, RMS norms and a gated feed-forward; `context` where none is said."""
     width, heads = config.count("hidden_size"), config.count("num_attention_heads")
@@ -113,13 +120,21 @@ def _refuse_activations_but(config: HFConfig, *known: str) -> None:
         )
 
 
-def _refuse_window(config: HFConfig, window: int | None, context: Value) -> None:
-    """A window as long as the context is none."""
-    if window is not None and isinstance(context, int) and window < context:
-        raise UnsupportedModelError(
-            f"{config.name} limits attention to a sliding window of {window} positions, which is not supported yet: "
-            f"use a model whose sliding_window is null or covers its {context} positions"
-        )
+def _windows(config: HFConfig, default: int | None, first: int = 0) -> dict[str, Value]:
+    """The settings of sliding windows, of `default` positions where the configuration says nothing; null is none.
+
+    Unless it says which, all layers from `first` on have one.
+    """
+    if "sliding_window" in config.values and config.values["sliding_window"] is None:
+        return {}
+    if default is None and "sliding_window" not in config.values:
+        return {}
+    layers = config.count("num_hidden_layers")
+    slides = config.flag_list("layer_types", layers, {"sliding_attention": True, "full_attention": False})
+    return {
+        "attention.sliding_window": config.count("sliding_window", default),
+        "attention.sliding_window_pattern": slides or [i >= first for i in range(layers)],
+    }
 
 
 def _llama(config: HFConfig) -> dict[str, Value]:
@@ -129,19 +144,20 @@ def _llama(config: HFConfig) -> dict[str, Value]:
 
 def _mistral(config: HFConfig) -> dict[str, Value]:
     _refuse_activations_but(config, "silu", "swish")
-    settings = _decoder(config, 131072)
-    # the key is null in models without a window; where it is left out, transformers assumes 4096
-    window = config.count("sliding_window", 4096) if config.values.get("sliding_window", 0) is not None else None
-    _refuse_window(config, window, settings["context_length"])
-    return settings
+    return {**_decoder(config, 131072), **_windows(config, 4096)}
 
 
 def _qwen2(config: HFConfig) -> dict[str, Value]:
     _refuse_activations_but(config, "silu", "swish")
     settings = _decoder(config, 32768)
-    if config.flag("use_sliding_window", False):
-        _refuse_window(config, config.count("sliding_window", 4096), settings["context_length"])
-    return settings
+    if not config.flag("use_sliding_window", False):
+        return settings
+    return {**settings, **_windows(config, 4096, config.count("max_window_layers", 28, smallest=0))}
+
+
+def _phi3(config: HFConfig) -> dict[str, Value]:
+    _refuse_activations_but(config, "silu", "swish")
+    return {**_decoder(config, 4096), **_windows(config, None)}
 
 
 def _smollm3(config: HFConfig) -> dict[str, Value]:
@@ -171,6 +187,7 @@ FAMILIES = {
     "GraniteForCausalLM": Family("granite", _LLAMA_NAMES, _granite),
     "LlamaForCausalLM": Family("llama", _LLAMA_NAMES, _llama),
     "MistralForCausalLM": Family("llama", _LLAMA_NAMES, _mistral),
+    "Phi3ForCausalLM": Family("phi3", _PHI3_NAMES, _phi3),
     "Qwen2ForCausalLM": Family("qwen2", _LLAMA_NAMES, _qwen2),
     "Qwen3ForCausalLM": Family("qwen3", _QWEN3_NAMES, _qwen2),
     "SmolLM3ForCausalLM": Family("smollm3", _LLAMA_NAMES, _smollm3, tied=True),

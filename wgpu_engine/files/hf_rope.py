@@ -10,7 +10,8 @@ from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf_window import Value, show
 from wgpu_engine.files.hf_config import HFConfig
 
-_SCALINGS = ("default", "linear", "llama3")
+_SCALINGS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
+_OLD_NAMES = {"su": "longrope"}
 
 
 def rope_settings(config: HFConfig, head_dim: int) -> dict[str, Value]:
@@ -28,18 +29,78 @@ def rope_settings(config: HFConfig, head_dim: int) -> dict[str, Value]:
         # Conversion to GGUF permutes the rows of q and k of some models; here they are as they were trained.
         "rope.pairs": "halves",
     }
-    if _scaling(config) == "linear":
-        settings |= {"rope.scaling.type": "linear", "rope.scaling.factor": rope.number("factor")}
+    scaling = _scaling(config)
+    if scaling in ("linear", "dynamic"):
+        settings |= {"rope.scaling.type": scaling, "rope.scaling.factor": rope.number("factor")}
+    if scaling == "yarn":
+        settings |= _yarn(config, rope)
+    if scaling == "longrope":
+        settings |= _longrope(config, rope)
     return settings
 
 
-def rope_factors(config: HFConfig, rope_dim: int) -> list[float] | None:
-    """What divides the frequency of each rotated pair, where the scaling is Llama 3's; GGUF has them as a tensor.
+def _yarn(config: HFConfig, rope: HFConfig) -> dict[str, Value]:
+    if not rope.flag("truncate", True):
+        raise UnsupportedModelError(
+            f"the YaRN scaling of {config.name} doesn't round its bounds (truncate), which is not supported: use a "
+            "model whose does"
+        )
+    context = _original_context(config, rope)
+    factor = rope.number("factor", config.count("max_position_embeddings", context) / context)
 
-    Long waves are stretched by the factor, short ones not, and those between in part. Raises as `rope_settings`.
+    def magnitude(mscale: float) -> float:
+        return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    wanted = magnitude(1.0)
+    if rope.values.get("mscale") and rope.values.get("mscale_all_dim"):
+        wanted = magnitude(rope.number("mscale")) / magnitude(rope.number("mscale_all_dim"))
+    return {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": factor,
+        "rope.scaling.original_context_length": context,
+        # what YaRN multiplies by of its own accord is left out, as GGUF has it
+        "rope.scaling.attn_factor": rope.number("attention_factor", wanted) / magnitude(1.0),
+        "rope.scaling.yarn_beta_fast": rope.number("beta_fast", 32.0),
+        "rope.scaling.yarn_beta_slow": rope.number("beta_slow", 1.0),
+    }
+
+
+def _longrope(config: HFConfig, rope: HFConfig) -> dict[str, Value]:
+    context = _original_context(config, rope)
+    stretch = rope.number("factor", config.count("max_position_embeddings", context) / context)
+    wanted = math.sqrt(1 + math.log(stretch) / math.log(context)) if stretch > 1 and context > 1 else 1.0
+    return {
+        "rope.scaling.type": "longrope",
+        "rope.scaling.original_context_length": context,
+        "rope.scaling.attn_factor": rope.number("attention_factor", wanted),
+    }
+
+
+def _original_context(config: HFConfig, rope: HFConfig) -> int:
+    """Positions before stretching; Phi 3 says them outside of the section."""
+    key = "original_max_position_embeddings"
+    return rope.count(key, config.count(key, config.count("max_position_embeddings", 2048)))
+
+
+def rope_factors(config: HFConfig, rope_dim: int) -> dict[str, list[float]]:
+    """What divides the frequency of each rotated pair, by the names of the tensors that GGUF has them in.
+
+    Raises as `rope_settings`.
     """
-    if _scaling(config) != "llama3":
-        return None
+    scaling = _scaling(config)
+    if scaling == "llama3":
+        return {"rope_freqs.weight": _llama3_factors(config, rope_dim)}
+    if scaling == "longrope":
+        rope = _section(config)
+        return {
+            f"rope_factors_{length}.weight": rope.numbers(f"{length}_factor", rope_dim // 2)
+            for length in ("short", "long")
+        }
+    return {}
+
+
+def _llama3_factors(config: HFConfig, rope_dim: int) -> list[float]:
+    """Long waves are stretched by the factor, short ones not, and those between in part."""
     rope, base = _section(config), _base(config)
     factor, low, high = rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor")
     context = rope.count("original_max_position_embeddings")
@@ -65,6 +126,7 @@ def _base(config: HFConfig) -> float:
 def _scaling(config: HFConfig) -> str:
     rope = _section(config)
     kind = rope.text("rope_type", rope.text("type", "default"))
+    kind = _OLD_NAMES.get(kind, kind)
     if kind not in _SCALINGS:
         raise UnsupportedModelError(
             f"the RoPE scaling {show(kind)} of {config.name} is not supported yet: use a model with one of "

@@ -1,7 +1,8 @@
 """The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward.
 
 Llama 1 to 3, SmolLM2 and Mistral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Qwen 3 adds a norm of each query and
-key, SmolLM3 leaves every fourth layer without positions, Granite scales what it adds up. Tensor names: GGUF.
+key, SmolLM3 leaves every fourth layer without positions, Granite scales what it adds up, Phi 3 keeps Q, K and V in one
+tensor and gate and up in another. Tensor names: GGUF.
 """
 
 from dataclasses import dataclass
@@ -10,16 +11,17 @@ from wgpu_engine.errors import ModelFileError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.models.model import Description, PagedKV
-from wgpu_engine.models.rope_scaling import rope_frequencies
+from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
+from wgpu_engine.models.windows import layer_windows
 from wgpu_engine.ops.attention import Heads, attend
 from wgpu_engine.ops.builder import PlanBuilder
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.kv import KVCache
 from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import angle_table, rope_and_store
+from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.weight import Norm, Weight
 
 
@@ -39,6 +41,7 @@ MEMBERS = {
     "smollm3": Traits(neox=False, unrotated=4),
     "qwen2": Traits(neox=True),
     "qwen3": Traits(neox=True),
+    "phi3": Traits(neox=True),
 }
 """by `general.architecture`"""
 
@@ -55,6 +58,8 @@ class Config:
     vocab: int
     context: int
     unrotated: int
+    windows: tuple[int, ...]
+    """positions that a row of each layer sees; 0: all"""
     embedding_scale: float
     residual_scale: float
     logit_scale: float
@@ -76,8 +81,9 @@ class Config:
                 f"{rope_dim} of them rotated"
             )
         scale = settings.number("attention.scale", head_dim**-0.5)
+        layers = settings.count("block_count", largest=1 << 12)
         return Config(
-            layers=settings.count("block_count", largest=1 << 12),
+            layers=layers,
             width=width,
             feed_forward=settings.count("feed_forward_length"),
             heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=neox, scale=scale),
@@ -85,6 +91,7 @@ class Config:
             vocab=vocab,
             context=settings.count("context_length", 2048, largest=1 << 31),
             unrotated=traits.unrotated,
+            windows=layer_windows(settings, layers),
             embedding_scale=settings.number("embedding_scale", 1.0),
             residual_scale=settings.number("residual_scale", 1.0),
             logit_scale=settings.number("logit_scale", 1.0),
@@ -123,7 +130,7 @@ class Llama:
         device: Device,
         config: Config,
         description: Description,
-        frequencies: list[float],
+        rope: Rope,
         embedding: Weight,
         layers: list[Layer],
         norm: Norm,
@@ -132,7 +139,7 @@ class Llama:
         self.device = device
         self.config = config
         self.description = description
-        self.frequencies = frequencies
+        self.rope = rope
         self.embedding = embedding
         self.layers = layers
         self.norm = norm
@@ -156,15 +163,14 @@ class Llama:
             UnsupportedModelError: a RoPE scaling that this version doesn't know.
         """
         c = Config.read(settings, tensors, description.vocab)
-        factors = tensors.optional("rope_freqs.weight", c.heads.rope_dim // 2)
-        frequencies = rope_frequencies(settings, c.heads.rope_dim, await loader.floats(factors) if factors else None)
+        rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
         embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
         layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         norm = Norm(await loader.vector(tensors.take("output_norm.weight", c.width)), c.eps)
         head = embedding
         if "output.weight" in tensors:
             head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
-        return Llama(device, c, description, frequencies, embedding, layers, norm, head)
+        return Llama(device, c, description, rope, embedding, layers, norm, head)
 
     @property
     def weight_bytes_per_token(self) -> int:
@@ -174,7 +180,7 @@ class Llama:
         return sum(weight.bytes for weight in weights)
 
     def prepare(self, positions: int) -> None:
-        self._angles = angle_table(self.device, self.frequencies, positions)
+        self._angles = self.rope.angles(self.device, positions)
 
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
         assert self._angles is not None, "prepare comes first"
@@ -194,7 +200,9 @@ class Llama:
             qkv = builder.floats(c.heads.width, "qkv")
             project(builder, layer.qkv, h, qkv, c.heads.width, bias=layer.qkv_bias)
             rope_and_store(builder, qkv, c.heads, self._angles if c.rotates(i) else None, cache, i, layer.qk_norm)
-            attended = attend(builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output))
+            attended = attend(
+                builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output), window=c.windows[i]
+            )
             h = add_to_residual(
                 builder,
                 layer.output,
@@ -244,8 +252,14 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
 
     q = c.heads.count * c.heads.head_dim
     kv = c.heads.kv_count * c.heads.head_dim
-    qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
-    gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
+    if f"{prefix}attn_qkv.weight" in tensors:
+        qkv = tensors.take_parts(f"{prefix}attn_qkv.weight", c.width, q, kv, kv)
+    else:
+        qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
+    if f"{prefix}ffn_gate.weight" in tensors:
+        gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
+    else:
+        gate_up = tensors.take_parts(f"{prefix}ffn_up.weight", c.width, c.feed_forward, c.feed_forward)
     return Layer(
         attention_norm=await norm("attn_norm"),
         qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),

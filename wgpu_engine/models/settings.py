@@ -16,8 +16,8 @@ class Settings:
     def _value(self, key: str) -> Any:
         return self.metadata.get(f"{self.architecture}.{key}")
 
-    def count(self, key: str, default: int | None = None, *, largest: int = 1 << 24) -> int:
-        """A whole number of at least 1; a list of equal numbers (one a layer) counts as that number."""
+    def count(self, key: str, default: int | None = None, *, smallest: int = 1, largest: int = 1 << 24) -> int:
+        """A whole number from `smallest` on; a list of equal numbers (one a layer) counts as that number."""
         value = self._value(key)
         if isinstance(value, Sequence) and not isinstance(value, str) and len(set(value)) == 1:
             value = value[0]
@@ -25,10 +25,20 @@ class Settings:
             return default
         if value is None:
             raise ModelFileError(f"the setting {self.architecture}.{key} is missing: the file is incomplete")
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+        if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
             raise ModelFileError(
-                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from 1 to {largest}"
+                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from {smallest} to "
+                f"{largest}"
             )
+        return value
+
+    def flags(self, key: str, layers: int) -> list[bool] | None:
+        """A flag for each layer; None where there is no list of them."""
+        value = self._value(key)
+        if not isinstance(value, list):
+            return None
+        if len(value) != layers or not all(isinstance(flag, bool) for flag in value):
+            raise ModelFileError(f"the setting {self.architecture}.{key} isn't a flag for each of {layers} layers")
         return value
 
     def number(self, key: str, default: float) -> float:

@@ -1,6 +1,7 @@
 """Takes the tensors of a model out of a file by name, with every shape checked."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from wgpu_engine.errors import ModelFileError
 from wgpu_engine.files.gguf import TensorInfo
@@ -30,6 +31,16 @@ class Tensors:
                 f"{list(shape)}: the file is damaged or of another architecture"
             )
         return tensor
+
+    def take_parts(self, name: str, columns: int, *rows: int) -> list[TensorInfo]:
+        """Matrices of so many rows each, which lie one below the other in a tensor; raises like `take`."""
+        whole = self.take(name, sum(rows), columns)
+        size = whole.type.row_bytes(columns)
+        starts = [sum(rows[:i]) for i in range(len(rows))]
+        return [
+            replace(whole, shape=(count, columns), offset=whole.offset + start * size, nbytes=count * size)
+            for start, count in zip(starts, rows, strict=True)
+        ]
 
     def optional(self, name: str, *shape: int) -> TensorInfo | None:
         """Like `take`, but None where there is no such tensor."""
