@@ -158,15 +158,14 @@ def test_yarn_and_longrope(tiny_folder: Write) -> None:
         "attn_factor": 1.0,
         "yarn_beta_fast": 32.0,
         "yarn_beta_slow": 1.0,
+        "yarn_truncate": True,
     }
     assert scaling(**yarn | {"factor": None, "beta_fast": 16})["factor"] == 4.0
     own = 1 + 0.1 * math.log(4)
     assert scaling(**yarn, attention_factor=2.0)["attn_factor"] == pytest.approx(2 / own)
     both = scaling(**yarn, mscale=0.7, mscale_all_dim=1.5)["attn_factor"]
     assert both * own == pytest.approx((1 + 0.07 * math.log(4)) / (1 + 0.15 * math.log(4)))
-    assert "truncate" in refusal(
-        tiny_folder(config={"rope_scaling": yarn | {"truncate": False}}), UnsupportedModelError
-    )
+    assert scaling(**yarn, truncate=False)["yarn_truncate"] is False
 
     short, long = [1.0] * 8, [1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0]
     longrope = {"type": "su", "short_factor": short, "long_factor": long, "original_max_position_embeddings": 64}

@@ -40,11 +40,6 @@ def rope_settings(config: HFConfig, head_dim: int) -> dict[str, Value]:
 
 
 def _yarn(config: HFConfig, rope: HFConfig) -> dict[str, Value]:
-    if not rope.flag("truncate", True):
-        raise UnsupportedModelError(
-            f"the YaRN scaling of {config.name} doesn't round its bounds (truncate), which is not supported: use a "
-            "model whose does"
-        )
     context = _original_context(config, rope)
     factor = rope.number("factor", config.count("max_position_embeddings", context) / context)
 
@@ -62,6 +57,8 @@ def _yarn(config: HFConfig, rope: HFConfig) -> dict[str, Value]:
         "rope.scaling.attn_factor": rope.number("attention_factor", wanted) / magnitude(1.0),
         "rope.scaling.yarn_beta_fast": rope.number("beta_fast", 32.0),
         "rope.scaling.yarn_beta_slow": rope.number("beta_slow", 1.0),
+        # not GGUF's: there, as by default here, the bounds are whole pairs
+        "rope.scaling.yarn_truncate": rope.flag("truncate", True),
     }
 
 

@@ -37,6 +37,8 @@ class Rope:
     """factor of what is rotated"""
     turns: tuple[float, float] = (32.0, 1.0)
     """YaRN: how often pairs turn within the context that are kept as they are, and that are stretched whole"""
+    whole: bool = True
+    """YaRN: whether the pairs between which frequencies change over are rounded to whole ones"""
     factors: tuple[float, ...] = ()
     """what the frequencies are divided by (Llama 3 stores its scaling so)"""
     long_factors: tuple[float, ...] = ()
@@ -80,6 +82,7 @@ class Rope:
                 settings.number("rope.scaling.yarn_beta_fast", 32.0),
                 settings.number("rope.scaling.yarn_beta_slow", 1.0),
             ),
+            settings.flag("rope.scaling.yarn_truncate", True),
             tuple(factors),
             tuple(long_factors),
         )
@@ -116,15 +119,17 @@ class Rope:
                 found[i] = frequency * (1 - part) + frequency / self.factor * part
         return found
 
-    def _stretched(self) -> tuple[int, int]:
+    def _stretched(self) -> tuple[float, float]:
         """YaRN: the last pair that is kept as it is, and the first that is stretched whole."""
 
         def pair(turns: float) -> float:
             """Which pair turns so often within the context."""
             return self.dim * math.log(self.context / (turns * 2 * math.pi)) / (2 * math.log(self.base))
 
-        fast, slow = self.turns
-        return max(math.floor(pair(fast)), 0), min(math.ceil(pair(slow)), self.dim - 1)
+        first, last = map(pair, self.turns)
+        if self.whole:
+            first, last = math.floor(first), math.ceil(last)
+        return max(first, 0), min(last, self.dim - 1)
 
     def angles(self, device: Device, positions: int) -> Buffer:
         """The table of angles (`ops/rope.py`) for a context of so many positions."""

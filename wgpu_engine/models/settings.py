@@ -32,6 +32,10 @@ class Settings:
             )
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._value(key)
+        return value if isinstance(value, bool) else default
+
     def flags(self, key: str, layers: int) -> list[bool] | None:
         """A flag for each layer; None where there is no list of them."""
         value = self._value(key)
