@@ -4,7 +4,6 @@ Usage: python benchmarks/kl.py [MODEL] [TEXTFILE] [--tokens N] [--device NAME]
 """
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from wgpu_engine import LLM
 from wgpu_engine.cli import terminal
+from wgpu_engine.engine.divergence import divergence, log_softmax
 from wgpu_engine.errors import EngineError, RequestError
 
 _TEXT = Path(__file__).with_name("text.txt")
@@ -21,31 +21,10 @@ _ROWS = 32
 """positions in float64 at once"""
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """Of each position's next-token distribution, in nats."""
-
-    kl: NDArray[np.float64]
-    """KL(exact, fast) [tokens]"""
-    agree: NDArray[np.bool_]
-    """whether both have the same likeliest token [tokens]"""
-
-
-def divergence(exact: NDArray[np.float32], fast: NDArray[np.float32]) -> Divergence:
-    """Of logits [tokens, vocab], in float64."""
-    kl = np.empty(len(exact))
-    for start in range(0, len(exact), _ROWS):
-        rows = slice(start, start + _ROWS)
-        p, q = _log_softmax(exact[rows]), _log_softmax(fast[rows])
-        kl[rows] = (np.exp(p) * (p - q)).sum(axis=1)
-    return Divergence(kl, exact.argmax(axis=1) == fast.argmax(axis=1))
-
-
-def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    result = logits.astype(np.float64)
-    result -= result.max(axis=1, keepdims=True)
-    result -= np.log(np.exp(result).sum(axis=1, keepdims=True))
-    return result
+def divergences(exact: NDArray[np.float32], fast: NDArray[np.float32]) -> NDArray[np.float64]:
+    """KL(exact, fast) [tokens] in nats, of logits [tokens, vocab]."""
+    pieces = [slice(start, start + _ROWS) for start in range(0, len(exact), _ROWS)]
+    return np.concatenate([divergence(log_softmax(exact[rows]), log_softmax(fast[rows])) for rows in pieces])
 
 
 def measure(
@@ -60,14 +39,14 @@ def measure(
 ) -> None:
     """Print the mean KL divergence of `fast` from `exact`, in nats, and how often their likeliest tokens agree."""
     ids, exact = _logits(model, "exact", text, tokens, device)
-    found = divergence(exact, _logits(model, "fast", text, tokens, device)[1])
-    count = len(ids)
-    agreed = int(found.agree.sum())
+    fast = _logits(model, "fast", text, tokens, device)[1]
+    kl, count = divergences(exact, fast), len(ids)
+    agreed = int((exact.argmax(axis=1) == fast.argmax(axis=1)).sum())
     rows = [
-        ("mean KL", f"{found.kl.mean():.5f}"),
-        ("median", f"{np.median(found.kl):.5f}"),
-        ("99th percentile", f"{np.percentile(found.kl, 99):.5f}"),
-        ("largest", f"{found.kl.max():.5f}"),
+        ("mean KL", f"{kl.mean():.5f}"),
+        ("median", f"{np.median(kl):.5f}"),
+        ("99th percentile", f"{np.percentile(kl, 99):.5f}"),
+        ("largest", f"{kl.max():.5f}"),
         ("same likeliest token", f"{agreed} of {count} ({100 * agreed / count:.1f} %)"),
     ]
     console = terminal.console()

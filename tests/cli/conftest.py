@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -39,6 +40,8 @@ class Script:
     finish_reason: str = "stop"
     chat_template: str | None = "{{ messages }}"
     warnings: list[str] = field(default_factory=list)
+    boldness: float = 3.0
+    """logit of the letter b, at any place"""
     load_error: EngineError | None = None
     answer_error: BaseException | None = None
     during: Callable[[int], None] = lambda index: None
@@ -65,6 +68,9 @@ class FakeLLM:
         self.ctx_size = 64
         self.chat_template = self.script.chat_template
         self.warnings = self.script.warnings
+        vocabulary = SimpleNamespace(add_bos=False, bos_id=None)
+        self.tokenizer = SimpleNamespace(encode=lambda text, parse_special: list(text.encode()), vocabulary=vocabulary)
+        self.description = SimpleNamespace(vocab=256)
 
     def __enter__(self) -> "FakeLLM":
         return self
@@ -103,6 +109,17 @@ class FakeLLM:
 
     def detokenize(self, ids: list[int]) -> str:
         return "".join(map(chr, ids))
+
+    def log_probs(self, ids: list[int], first: int) -> list[float]:
+        """Each token is as likely as its letter is early in the alphabet."""
+        self.script.asked.append(("log_probs", list(ids), {"first": first}))
+        self.script.during(len(self.script.asked) - 1)
+        return [-ids[i] / 100 for i in range(first, len(ids))]
+
+    def logit_rows(self, ids: list[int], first: int) -> Iterator[Any]:
+        rows = np.zeros((len(ids) - first, 256), np.float32)
+        rows[:, ord("b")] = self.script.boldness
+        yield from (rows[:3], rows[3:])
 
     def statistics(self) -> Any:
         return SimpleNamespace(

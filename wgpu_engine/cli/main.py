@@ -19,6 +19,7 @@ from wgpu_engine.cli.doctor import doctor
 from wgpu_engine.cli.info import info
 from wgpu_engine.cli.models import list_models, remove
 from wgpu_engine.cli.options import grouped
+from wgpu_engine.cli.perplexity import perplexity
 from wgpu_engine.cli.pull import pull
 from wgpu_engine.cli.run import run
 from wgpu_engine.cli.terminal import complain
@@ -83,6 +84,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "chat": chat,
     "bench": bench,
+    "perplexity": perplexity,
     "tune": tune,
     "doctor": doctor,
 }

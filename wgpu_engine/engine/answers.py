@@ -45,7 +45,7 @@ def collect(chunks: Iterator[Chunk]) -> Completion:
     raise AssertionError("a stream ends with a finish reason")
 
 
-def iterate(chunks: AsyncGenerator[Chunk, None], turns: Turns) -> Iterator[Chunk]:
+def iterate(chunks: AsyncGenerator[_T, None], turns: Turns) -> Iterator[_T]:
     """A stream for synchronous code; closing it ends the generation."""
     turns.take()
     try:
@@ -89,5 +89,5 @@ async def in_thread(coroutine: Coroutine[Any, Any, _T]) -> _T:
     return work.result()
 
 
-async def _next(chunks: AsyncGenerator[Chunk, None]) -> Chunk | None:
+async def _next(chunks: AsyncGenerator[_T, None]) -> _T | None:
     return await anext(chunks, None)

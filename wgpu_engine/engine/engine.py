@@ -12,6 +12,7 @@ from wgpu_engine.gpu.tuner import fastest
 from wgpu_engine.models.model import Model
 from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, ceil_div, row_floats
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType, kv_block_bytes
+from wgpu_engine.ops.log_prob import PARTS_BYTES, log_prob, read_log_prob
 from wgpu_engine.ops.sample import RING, sample
 from wgpu_engine.ops.state import Row, pack_state
 
@@ -23,6 +24,9 @@ _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
 _FIRST_BUCKET = 256
 """positions of the smallest plan"""
 
+End = Literal["sample", "logits", "log_probs"]
+"""what becomes of a plan's outputs"""
+
 
 @dataclass
 class _Recorded:
@@ -30,7 +34,10 @@ class _Recorded:
 
     plan: Plan
     state: Buffer
-    logits: Buffer | None
+    result: Buffer | None
+    """logits, or parts of the logarithms of probabilities; what is sampled goes to the slots"""
+    wanted: Buffer | None
+    """the tokens whose probabilities are asked for"""
     written: bytes = b""
     """what the host wrote into the state last; the device only reads it"""
 
@@ -74,7 +81,7 @@ class Engine:
         self.plan_rows = (1, _FEW_ROWS, self.prefill_rows)
         """room of the plans that there are"""
         self.tuning = dict(tuning or {})
-        self._plans: dict[tuple[int, int, bool, int], _Recorded] = {}
+        self._plans: dict[tuple[int, int, End, int], _Recorded] = {}
         model.prepare(ctx_size)
 
     def _kv_buffer(self, size: int, label: str) -> Buffer:
@@ -99,7 +106,7 @@ class Engine:
     @property
     def decode_dispatches(self) -> int:
         """Dispatches of a decode step of one row in a short context."""
-        return self._recorded(1, 1, True, 1).plan.dispatches
+        return self._recorded(1, 1, "sample", 1).plan.dispatches
 
     def set_slot(self, slot: int, words: bytes, prompt: Sequence[int] = ()) -> None:
         """Starts a sequence in a slot: its sampling words, and the prompt's tokens if penalties count them."""
@@ -123,7 +130,7 @@ class Engine:
         Returns what `receive_sampled` waits for, None without outputs. Steps may be queued: decode rows go on from what
         the step before them samples.
         """
-        recorded = self._recorded(len(rows), len(outputs), True, reach)
+        recorded = self._recorded(len(rows), len(outputs), "sample", reach)
         self._write_state(recorded, rows, outputs)
         if not outputs:
             self.device.run(recorded.plan)
@@ -135,16 +142,36 @@ class Engine:
         data = await self.device.receive(pending)
         return lambda slot, number: int.from_bytes(data[4 * (RING * slot + number % RING) :][:4], "little")
 
-    async def logits(self, rows: Sequence[Row], reach: int) -> list[bytes]:
-        """Logits f32 [vocab] of every row, as bytes; nothing is sampled."""
-        recorded = self._recorded(len(rows), len(rows), False, reach)
-        self._write_state(recorded, rows, range(len(rows)))
-        assert recorded.logits is not None
+    async def logits(self, rows: Sequence[Row], reach: int, outputs: Sequence[int] | None = None) -> list[bytes]:
+        """Logits f32 [vocab] of `outputs`, by default of every row, as bytes; nothing is sampled."""
+        outputs = range(len(rows)) if outputs is None else outputs
+        recorded = self._recorded(len(rows), len(outputs), "logits", reach)
+        self._write_state(recorded, rows, outputs)
+        if not outputs:
+            self.device.run(recorded.plan)
+            return []
+        assert recorded.result is not None
         stride = 4 * row_floats(self.vocab)
         data = await self.device.receive(
-            self.device.run_and_read(recorded.plan, recorded.logits, 0, stride * len(rows))
+            self.device.run_and_read(recorded.plan, recorded.result, 0, stride * len(outputs))
         )
-        return [data[stride * i : stride * i + 4 * self.vocab] for i in range(len(rows))]
+        return [data[stride * i : stride * i + 4 * self.vocab] for i in range(len(outputs))]
+
+    async def log_probs(
+        self, rows: Sequence[Row], reach: int, outputs: Sequence[int], tokens: Sequence[int]
+    ) -> list[float]:
+        """Natural logarithm of the probability of a token after each of `outputs`; NaN where logits are no numbers."""
+        recorded = self._recorded(len(rows), len(outputs), "log_probs", reach)
+        self._write_state(recorded, rows, outputs)
+        if not outputs:
+            self.device.run(recorded.plan)
+            return []
+        assert recorded.result is not None and recorded.wanted is not None
+        self.device.write(recorded.wanted, 0, struct.pack(f"<{len(tokens)}I", *tokens))
+        data = await self.device.receive(
+            self.device.run_and_read(recorded.plan, recorded.result, 0, PARTS_BYTES * len(outputs))
+        )
+        return [read_log_prob(data, output) for output in range(len(outputs))]
 
     def _write_state(self, recorded: _Recorded, rows: Sequence[Row], outputs: Sequence[int]) -> None:
         state = pack_state(rows, outputs)
@@ -152,23 +179,26 @@ class Engine:
             self.device.write(recorded.state, 0, state)
             recorded.written = state
 
-    def _recorded(self, rows: int, outputs: int, sampled: bool, reach: int) -> _Recorded:
+    def _recorded(self, rows: int, outputs: int, end: End, reach: int) -> _Recorded:
         """The plan for so many rows and outputs, made at its first use; sizes come in few buckets."""
         rows = _bucket(rows, self.plan_rows)
         outputs = _bucket(outputs, (0, *self.plan_rows))
         positions = self.bucket(reach)
-        key = (rows, outputs, sampled, positions)
+        key = (rows, outputs, end, positions)
         if key not in self._plans:
-            self._plans[key] = self._record(rows, outputs, sampled, positions)
+            self._plans[key] = self._record(rows, outputs, end, positions)
         return self._plans[key]
 
-    def _record(self, rows: int, outputs: int, sampled: bool, positions: int) -> _Recorded:
+    def _record(self, rows: int, outputs: int, end: End, positions: int) -> _Recorded:
         builder = self.builder(rows, outputs)
-        logits = self.model.forward(builder, self.cache, positions)
-        if logits is not None and sampled:
-            sample(builder, logits, self.vocab, self._counts, self._ring)
+        result, wanted = self.model.forward(builder, self.cache, positions), None
+        if result is not None and end == "sample":
+            sample(builder, result, self.vocab, self._counts, self._ring)
+        if result is not None and end == "log_probs":
+            wanted = builder.buffer(4 * outputs, "wanted tokens")
+            result = log_prob(builder, result, self.vocab, wanted)
         plan = self.device.plan(builder.dispatches, f"{rows} rows")
-        return _Recorded(plan, builder.state, logits)
+        return _Recorded(plan, builder.state, result, wanted)
 
     def bucket(self, reach: int) -> int:
         """Positions that a plan is made for, where rows reach so many."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -95,17 +95,34 @@ class Generator:
                 for pending in queue:
                     await self.engine.device.receive(pending)
 
-    async def logits(self, ids: Sequence[int]) -> list[bytes]:
-        """Logits f32 [vocab] at every position of `ids`; raises like `tokens`."""
+    async def logits(self, ids: Sequence[int], first: int = 0) -> AsyncGenerator[list[bytes], None]:
+        """Logits f32 [vocab] at the positions of `ids` from `first` on, some at a time; raises like `tokens`."""
+        for rows, outputs in self._steps(ids, first):
+            if found := await self.engine.logits(rows, len(ids), outputs):
+                yield found
+
+    async def log_probs(self, ids: Sequence[int], first: int = 1) -> list[float]:
+        """Natural logarithms of the probabilities of the tokens of `ids` from the `first` on, each after those before.
+
+        NaN where the model gives no numbers. Raises like `tokens`.
+        """
+        found: list[float] = []
+        for rows, outputs in self._steps(ids, first - 1):
+            # nothing is asked of the last position, which has no successor
+            outputs = [output for output in outputs if rows[output].position + 1 < len(ids)]
+            tokens = [ids[rows[output].position + 1] for output in outputs]
+            found += await self.engine.log_probs(rows, len(ids), outputs, tokens)
+        return found
+
+    def _steps(self, ids: Sequence[int], first: int) -> Iterator[tuple[list[Row], list[int]]]:
+        """The rows of `ids` in steps, and those rows of each step whose position is `first` or later."""
         self.check(ids, SamplingParams(max_tokens=0))
         self._cached.clear()
         self.engine.reserve(_SLOT, len(ids))
-        found: list[bytes] = []
         step = self.engine.prefill_rows
         for start in range(0, len(ids), step):
             rows = [Row(token, start + i, _SLOT) for i, token in enumerate(ids[start : start + step])]
-            found += await self.engine.logits(rows, len(ids))
-        return found
+            yield rows, list(range(min(max(first - start, 0), len(rows)), len(rows)))
 
     def check(self, ids: Sequence[int], params: SamplingParams) -> int:
         """How many tokens may follow `ids`; raises like `tokens`."""

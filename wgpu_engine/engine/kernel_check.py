@@ -21,6 +21,7 @@ from wgpu_engine.files.store import Store, read_record, write_record
 from wgpu_engine.gpu.fingerprint import fingerprint
 from wgpu_engine.ops.attention import PARTITION
 from wgpu_engine.ops.builder import OpCall
+from wgpu_engine.ops.known_answers.log_prob import log_prob_error
 from wgpu_engine.ops.known_answers.repack import repack_error
 from wgpu_engine.ops.known_answers.sampling import sampling_error
 from wgpu_engine.ops.known_answers.trial import KnownAnswer, Stage, Trial, answer
@@ -81,6 +82,22 @@ async def check_kernels(
         warnings.append(verdict.warning)
 
 
+async def check_log_probs(engine: Engine) -> None:
+    """Checks the kernel that only asking for probabilities needs.
+
+    Raises:
+        DeviceError: it gives wrong answers.
+    """
+    trial = Trial(engine.device)
+    try:
+        stage = trial.stage(engine.builder(1, 1), [Row(0, 0, 0)], (0,))
+        found = await answer("log probability", partial(log_prob_error, trial, stage, engine.vocab))
+    finally:
+        trial.free()
+    if not found.passed:
+        raise _failed(engine, found)
+
+
 async def _judged(engine: Engine, progress: Progress) -> Verdict:
     device, size = engine.device, engine.device.subgroup_size
     first: KnownAnswer | None = None
@@ -92,9 +109,14 @@ async def _judged(engine: Engine, progress: Progress) -> Verdict:
             return replace(way, warning=_warning(engine, way, first)) if first else way
         first = first or wrong
     assert first is not None
-    raise DeviceError(
-        f"{first.kernel} fails its check on {device.adapter.name} ({first.error}): update its driver "
-        f"({device.adapter.driver}) or choose another adapter with --device; `wgpu-engine doctor` tells more"
+    raise _failed(engine, first)
+
+
+def _failed(engine: Engine, wrong: KnownAnswer) -> DeviceError:
+    adapter = engine.device.adapter
+    return DeviceError(
+        f"{wrong.kernel} fails its check on {adapter.name} ({wrong.error}): update its driver ({adapter.driver}) or "
+        "choose another adapter with --device; `wgpu-engine doctor` tells more"
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from wgpu_engine.engine.answers import Chunk, Completion, FinishReason, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.generation import Generator, Timings
-from wgpu_engine.engine.kernel_check import check_kernels
+from wgpu_engine.engine.kernel_check import check_kernels, check_log_probs
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.tuning import load_tuning, save_tuning
@@ -98,6 +98,7 @@ class LLM:
         self.warnings: list[str] = []
         self._turns = Turns()
         self._closed = False
+        self._log_probs_checked = False
         self._device = drive(open_device(device))
         try:
             with drive(open_any(self.path)) as file:
@@ -212,7 +213,7 @@ class LLM:
         ids = self._ids(ids)
         self._turns.take()
         try:
-            return _array(drive(self._generator.logits(ids)))
+            return _array(drive(self._all_logits(ids)))
         finally:
             self._turns.give_back()
 
@@ -221,7 +222,33 @@ class LLM:
         ids = self._ids(ids)
         await self._turns.take_async()
         try:
-            return _array(await in_thread(self._generator.logits(ids)))
+            return _array(await in_thread(self._all_logits(ids)))
+        finally:
+            self._turns.give_back()
+
+    def logit_rows(self, ids: Sequence[int], first: int = 0) -> "Iterator[NDArray[np.float32]]":
+        """`logits` from the position `first` on, some rows at a time, for where all at once would be too much."""
+        for rows in iterate(self._generator.logits(self._ids(ids), first), self._turns):
+            yield _array(rows)
+
+    def log_probs(self, ids: Sequence[int], first: int = 1) -> list[float]:
+        """Natural logarithms of the probabilities of the tokens of `ids` from the `first` on, each after those before.
+
+        Only these come back from the device, exact to about 1e-6; NaN where the model gives no numbers.
+
+        Raises:
+            RequestError: `ids` is empty, holds an id that the model lacks, or `first` is below 1.
+            ContextFullError: `ids` are more than the context holds.
+        """
+        if not _is_whole(first) or first < 1:
+            raise RequestError(f"first must be 1 or more, since the first token follows none, not {first!r}")
+        ids = self._ids(ids)
+        self._turns.take()
+        try:
+            if not self._log_probs_checked:
+                drive(check_log_probs(self._engine))
+                self._log_probs_checked = True
+            return drive(self._generator.log_probs(ids, first))
         finally:
             self._turns.give_back()
 
@@ -306,6 +333,9 @@ class LLM:
         self._generator.check(ids, params)
         detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if continues else None)
         return self._chunks(ids, params, detokenizer, StopStrings(params.stop))
+
+    async def _all_logits(self, ids: list[int]) -> list[bytes]:
+        return [row async for rows in self._generator.logits(ids) for row in rows]
 
     async def _chunks(
         self, ids: list[int], params: SamplingParams, detokenizer: Detokenizer, stops: StopStrings

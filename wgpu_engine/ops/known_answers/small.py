@@ -12,6 +12,7 @@ from wgpu_engine.ops.attention import PARTITION, Heads, attend
 from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, PlanBuilder, ceil_div
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.known_answers.blocks import FORMATS
+from wgpu_engine.ops.known_answers.log_prob import log_prob_error
 from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
 from wgpu_engine.ops.known_answers.sampling import sampling_error
 from wgpu_engine.ops.known_answers.trial import SLOTS, Stage, Trial
@@ -92,6 +93,7 @@ class SmallChecks:
             yield self._attend(split, kv_type, codec)
         for split, form in product((False, True), ("windowed", "capped", "bidirectional", "with sinks")):
             yield self._attend(split, "f16", "f32", form)
+        yield Check("log probability", lambda: log_prob_error(self.trial, self._one, _VOCAB))
         yield Check("sample", lambda: sampling_error(self.trial, self._one, _VOCAB))
 
     def _repack(self, name: str) -> Check:
