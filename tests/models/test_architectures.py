@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.models.gguf_conversion import convert
-from tests.models.hf_models import VARIANTS, Variant, write_folder
+from tests.models.hf_models import VARIANTS, Variant, config_of, write_folder
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
 from wgpu_engine.errors import UnsupportedModelError
@@ -54,7 +54,7 @@ def logits(llm: LLM, ids: Sequence[int], cut: Sequence[int]) -> Array:
 def check(path: Path, architecture: str, ids: Sequence[int], wanted: NDArray[np.floating]) -> None:
     """The logits are those wanted, and the same bits however the prompt is cut."""
     with open_(path, architecture, len(ids)) as llm:
-        whole = logits(llm, ids, [len(ids)])
+        whole = logits(llm, ids, [len(ids)] if len(ids) <= 128 else [128, len(ids) - 128])
         assert np.abs(whole - wanted).max() < TOLERANCE
         assert np.array_equal(logits(llm, ids, [1] * len(ids)), whole), "token by token"
         assert np.array_equal(logits(llm, ids, [3, len(ids) - 3]), whole), "3, then the rest"
@@ -105,3 +105,19 @@ def test_features_in_gguf(variant: Variant, tmp_path: Path) -> None:
     path = convert(folder, tmp_path / "model.gguf")
     assert not isinstance(variant.gguf, str)
     check(path, variant.architecture, variant.ids, run_folder(folder, variant.ids, **variant.gguf))
+
+
+@pytest.mark.parametrize(
+    ("vocab", "tied"), [(1 << 18, True), pytest.param((1 << 18) + 3, False, marks=pytest.mark.slow)]
+)
+def test_large_vocabularies(tmp_path: Path, vocab: int, tied: bool) -> None:
+    """More tokens than there may be workgroups in a dimension, and odd numbers of rows."""
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    config = config_of("LlamaForCausalLM", **sizes, vocab_size=vocab, tie_word_embeddings=tied)
+    folder = write_folder(tmp_path, config, "BF16")
+    ids = [vocab - 1, 0, vocab // 2 + 1, 65536, 65535]
+    wanted = run_folder(folder, ids)
+    with open_(folder, "LlamaForCausalLM") as llm:
+        for cut in ([5], [1, 3, 1]):
+            assert np.abs(logits(llm, ids, cut) - wanted).max() < TOLERANCE
+        assert llm.generate(ids, max_tokens=1, temperature=0, ignore_eos=True).tokens == [wanted[-1].argmax()]

@@ -147,7 +147,11 @@ _LLAMA = (
         "LlamaForCausalLM", "one key head for eight", {"num_attention_heads": 8, "num_key_value_heads": 1}, slow=True
     ),
     Variant(
-        "LlamaForCausalLM", "BF16, rows of 72", {"hidden_size": 72, "intermediate_size": 200}, dtype="BF16", slow=True
+        "LlamaForCausalLM",
+        "BF16, rows of 72",
+        {"hidden_size": 72, "intermediate_size": 200, "num_attention_heads": 3, "num_key_value_heads": 1},
+        dtype="BF16",
+        slow=True,
     ),
 )
 
