@@ -1,6 +1,7 @@
 """Every architecture, from its folder and from GGUF, beside transformers and beside the reference in float64."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -42,19 +43,20 @@ def open_(path: Path, architecture: str, tokens: int = 41) -> LLM:
 
 
 def logits(llm: LLM, ids: Sequence[int], cut: Sequence[int]) -> Array:
-    """Logits [tokens, vocab] of a prompt that comes in pieces of the lengths in `cut`."""
+    """Logits [tokens, vocab] of a prompt that comes in pieces of the lengths in `cut`, and of what fits a step."""
     engine, rows = llm._engine, [Row(token, position, 0) for position, token in enumerate(ids)]
     engine.reserve(0, len(ids))
     found: list[bytes] = []
-    for length in cut:
-        found += drive(engine.logits(rows[len(found) : len(found) + length], len(ids)))
+    for end in accumulate(cut):
+        while len(found) < end:
+            found += drive(engine.logits(rows[len(found) : min(end, len(found) + 128)], len(ids)))
     return np.frombuffer(b"".join(found), np.float32).reshape(len(ids), -1)
 
 
 def check(path: Path, architecture: str, ids: Sequence[int], wanted: NDArray[np.floating]) -> None:
     """The logits are those wanted, and the same bits however the prompt is cut."""
     with open_(path, architecture, len(ids)) as llm:
-        whole = logits(llm, ids, [len(ids)] if len(ids) <= 128 else [128, len(ids) - 128])
+        whole = logits(llm, ids, [len(ids)])
         assert np.abs(whole - wanted).max() < TOLERANCE
         assert np.array_equal(logits(llm, ids, [1] * len(ids)), whole), "token by token"
         assert np.array_equal(logits(llm, ids, [3, len(ids) - 3]), whole), "3, then the rest"
