@@ -12,7 +12,6 @@ from tests.models.gguf_conversion import convert
 from tests.models.hf_models import VARIANTS, Variant, config_of, write_folder
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
-from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.hf_names import FAMILIES
 from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
@@ -36,10 +35,7 @@ def open_(path: Path, architecture: str, tokens: int = 41) -> LLM:
     """Skips what the engine has no architecture for."""
     if architecture not in FAMILIES:
         pytest.skip(f"{architecture} is not supported yet")
-    try:
-        return LLM(path, precision="exact", kv_type="f32", ctx_size=-(-tokens // 64) * 64)
-    except UnsupportedModelError as error:
-        pytest.xfail(str(error))
+    return LLM(path, precision="exact", kv_type="f32", ctx_size=-(-tokens // 64) * 64)
 
 
 def logits(llm: LLM, ids: Sequence[int], cut: Sequence[int]) -> Array:

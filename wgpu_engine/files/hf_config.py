@@ -52,11 +52,11 @@ class HFConfig:
     """what to call it in a message"""
     values: Mapping[str, Any]
 
-    def count(self, key: str, default: int | None = None, *, smallest: int = 1) -> int:
-        """A whole number of at least `smallest`."""
+    def count(self, key: str, default: int | None = None, *, smallest: int = 1, largest: int = (1 << 31) - 1) -> int:
+        """A whole number from `smallest` to `largest`."""
         value = self._value(key, default)
-        if type(value) is not int or not smallest <= value < 1 << 31:
-            raise self._wrong(key, f"a whole number of at least {smallest}")
+        if type(value) is not int or not smallest <= value <= largest:
+            raise self._wrong(key, f"a whole number from {smallest} to {largest}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -92,14 +92,16 @@ class HFConfig:
             raise self._wrong(key, f"a list of {count} numbers")
         return [HFConfig(self.name, {key: each}).number(key) for each in value]
 
-    def flag_list(self, key: str, count: int, meaning: Mapping[str, bool]) -> list[bool] | None:
-        """A flag for each of so many names of `meaning`; None where the key is absent."""
-        if self.values.get(key) is None:
+    def flag_list(self, key: str, count: int, meaning: Mapping[str | int, bool]) -> list[bool] | None:
+        """A flag for each of so many names or numbers of `meaning`; None where the key is absent."""
+        found = self.values.get(key)
+        if found is None:
             return None
-        names = self.texts(key)
-        if len(names) != count or not set(names) <= set(meaning):
-            raise self._wrong(key, f"a list of {count} out of {', '.join(meaning)}")
-        return [meaning[name] for name in names]
+        if not isinstance(found, list) or len(found) != count:
+            raise self._wrong(key, f"a list of {count}")
+        if not all(isinstance(each, str | int) and each in meaning for each in found):
+            raise self._wrong(key, f"a list of {count} out of {', '.join(map(str, meaning))}")
+        return [meaning[each] for each in found]
 
     def section(self, key: str) -> "HFConfig | None":
         """An object within this one; None where the key is absent."""

@@ -15,7 +15,7 @@ from wgpu_engine.files.hf_config import HFConfig
 from wgpu_engine.files.hf_rope import rope_settings
 
 _LONGEST_HEAD = 1 << 12
-_SMOLLM3_INTERVAL = 4
+_MOST_LAYERS = 1 << 12
 _NUMBER = re.compile(r"(?<=\.)(?:0|[1-9][0-9]{0,5})(?=\.)")
 
 
@@ -99,7 +99,7 @@ def _decoder(config: HFConfig, context: int) -> dict[str, Value]:
         raise ModelFileError(f"{config.name} says that heads have {head_dim} values: download it again")
     return {
         "context_length": config.count("max_position_embeddings", context),
-        "block_count": config.count("num_hidden_layers"),
+        "block_count": _layers(config),
         "embedding_length": width,
         "feed_forward_length": config.count("intermediate_size"),
         "attention.head_count": heads,
@@ -109,6 +109,10 @@ def _decoder(config: HFConfig, context: int) -> dict[str, Value]:
         "attention.layer_norm_rms_epsilon": config.number("rms_norm_eps", 1e-6),
         **rope_settings(config, head_dim),
     }
+
+
+def _layers(config: HFConfig) -> int:
+    return config.count("num_hidden_layers", largest=_MOST_LAYERS)
 
 
 def _refuse_activations_but(config: HFConfig, *known: str) -> None:
@@ -129,7 +133,7 @@ def _windows(config: HFConfig, default: int | None, first: int = 0) -> dict[str,
         return {}
     if default is None and "sliding_window" not in config.values:
         return {}
-    layers = config.count("num_hidden_layers")
+    layers = _layers(config)
     slides = config.flag_list("layer_types", layers, {"sliding_attention": True, "full_attention": False})
     return {
         "attention.sliding_window": config.count("sliding_window", default),
@@ -161,15 +165,19 @@ def _phi3(config: HFConfig) -> dict[str, Value]:
 
 
 def _smollm3(config: HFConfig) -> dict[str, Value]:
-    settings = _qwen2(config)
-    layers = config.count("num_hidden_layers")
-    found = config.values.get("no_rope_layers")
+    """Layers without positions are those that have windows, where there are windows."""
+    _refuse_activations_but(config, "silu", "swish")
+    settings, layers = _decoder(config, 32768), _layers(config)
     # 1 stands for a layer with positions, in spite of the name
-    if found is not None and found != [int((i + 1) % _SMOLLM3_INTERVAL != 0) for i in range(layers)]:
-        raise UnsupportedModelError(
-            f"{config.name} has layers without positions other than every {_SMOLLM3_INTERVAL}th, which is not "
-            "supported: use a model with the usual no_rope_layers"
-        )
+    rotated = config.flag_list("no_rope_layers", layers, {1: True, 0: False})
+    if rotated is None:
+        interval = config.count("no_rope_layer_interval", 4)
+        rotated = [(i + 1) % interval != 0 for i in range(layers)]
+    settings["rope.layers"] = rotated
+    if config.flag("use_sliding_window", False):
+        settings |= _windows(config, None)
+        if config.values.get("layer_types") is None and "attention.sliding_window" in settings:
+            settings["attention.sliding_window_pattern"] = [not each for each in rotated]
     return settings
 
 

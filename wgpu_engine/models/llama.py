@@ -57,7 +57,8 @@ class Config:
     eps: float
     vocab: int
     context: int
-    unrotated: int
+    rotated: tuple[bool, ...]
+    """whether each layer has a rotary embedding"""
     windows: tuple[int, ...]
     """positions that a row of each layer sees; 0: all"""
     embedding_scale: float
@@ -82,6 +83,10 @@ class Config:
             )
         scale = settings.number("attention.scale", head_dim**-0.5)
         layers = settings.count("block_count", largest=1 << 12)
+        # said by what isn't GGUF, which knows the usual layers only
+        rotated = settings.flags("rope.layers", layers)
+        if rotated is None:
+            rotated = [not traits.unrotated or (i + 1) % traits.unrotated != 0 for i in range(layers)]
         return Config(
             layers=layers,
             width=width,
@@ -90,16 +95,12 @@ class Config:
             eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
             vocab=vocab,
             context=settings.count("context_length", 2048, largest=1 << 31),
-            unrotated=traits.unrotated,
+            rotated=tuple(rotated),
             windows=layer_windows(settings, layers),
             embedding_scale=settings.number("embedding_scale", 1.0),
             residual_scale=settings.number("residual_scale", 1.0),
             logit_scale=settings.number("logit_scale", 1.0),
         )
-
-    def rotates(self, layer: int) -> bool:
-        """Whether a layer has a rotary embedding."""
-        return not self.unrotated or (layer + 1) % self.unrotated != 0
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class Llama:
 
             qkv = builder.floats(c.heads.width, "qkv")
             project(builder, layer.qkv, h, qkv, c.heads.width, bias=layer.qkv_bias)
-            rope_and_store(builder, qkv, c.heads, self._angles if c.rotates(i) else None, cache, i, layer.qk_norm)
+            rope_and_store(builder, qkv, c.heads, self._angles if c.rotated[i] else None, cache, i, layer.qk_norm)
             attended = attend(
                 builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output), window=c.windows[i]
             )

@@ -445,6 +445,14 @@ _OTHERS = (
     ),
     Variant(
         "SmolLM3ForCausalLM",
+        "windows where positions aren't known, every other layer",
+        {"use_sliding_window": True, "sliding_window": 16, "no_rope_layer_interval": 2},
+        {"use_sliding_window": False},
+        gguf="llama.cpp knows every fourth layer only",
+        slow=True,
+    ),
+    Variant(
+        "SmolLM3ForCausalLM",
         "YaRN, biases",
         _rope("yarn", 2e6, **_YARN) | {"attention_bias": True},
         _rope("default", 2e6),
