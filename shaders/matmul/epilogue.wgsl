@@ -1,5 +1,5 @@
-{# What becomes of 32 features of a column, four in each thread of a cluster: stored, gated, or added to the residual
-   stream with the next norm's input written along. Every thread of the workgroup calls `finish`. #}
+{# What becomes of 32 features of a column, four in each thread of a cluster: stored, gated or activated, or added to the
+   residual stream with the next norm's input written along. Every thread of the workgroup calls `finish`. #}
 fn column_count() -> u32 {
   return ${"output_count()" if gather else "row_count()"};
 }
@@ -18,6 +18,14 @@ fn source_row(column: u32) -> u32 {
 {% with codec = out_codec, width = features %}
 {% include "normed_activation.wgsl" %}
 {% endwith %}
+{% endif %}
+{% if cap %}
+
+// cap * tanh(v / cap), by an exponential that can't overflow
+fn soft_cap(v: vec4<f32>) -> vec4<f32> {
+  let e = exp(-abs(v) * ${2 / cap});
+  return ${cap} * sign(v) * (1.0 - e) / (1.0 + e);
+}
 {% endif %}
 
 fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<f32>${", up_sums: vec4<f32>" if ports == 2 else ""}) {
@@ -43,6 +51,9 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
 {% if scale != 1.0 %}
   values *= ${scale};
 {% endif %}
+{% if cap %}
+  values = soft_cap(values);
+{% endif %}
 {% if features % 4 %}
   values = select(vec4<f32>(0.0), values, vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(${features}u));
 {% endif %}
@@ -51,7 +62,7 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
     out[column * ${out_stride // 4}u + ${out_offset // 4}u + block * 8u + lane] = values;
   }
 {% elif epilogue == "gate" %}
-  write_activation(column, block, lane, thread, live, ${gate}(values) * up);
+  write_activation(column, block, lane, thread, live, ${gate}(values)${" * up" if ports == 2});
 {% else %}
   let i = column * ${(features + 3) // 4}u + block * 8u + lane;
   if (live) {

@@ -4,6 +4,7 @@ In `exact` results must be within 1e-5 of the sum of all products' magnitudes. I
 int8 activations give, and no further from the true result than the rounding of activations allows.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,18 @@ FLOAT_K = (1, 2, 3, 5, 33, 173, 512)
 EPS = 1e-5
 TOLERANCE = 1e-5
 Doubles = Any
+ACTIVATIONS = {
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x * np.vectorize(math.erfc, otypes=[float])(-x / math.sqrt(2)) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu2": lambda x: np.maximum(x, 0) ** 2,
+}
+
+
+def steepness(activation: str, x: Doubles) -> Doubles:
+    """No less than the derivative of an activation function near x."""
+    return 1.2 if activation != "relu2" else np.maximum(2.1 * x, 1)
 
 
 @dataclass(frozen=True)

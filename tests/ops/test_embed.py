@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wgpu_engine.ops.builder import SLOT_WORDS
-from wgpu_engine.ops.embed import embed
+from wgpu_engine.ops.embed import embed, look_up
 from wgpu_engine.ops.state import FROM_SLOT
 from wgpu_engine.ops.weight import Norm, plane_layout
 
@@ -108,3 +108,46 @@ def test_zeros_stay_zeros(lab: Any, builder: Any) -> None:
     for codec in ("f32", "q8"):
         _, h, _ = embed_tokens(lab, builder(2), matrix, [0, 1], codec)
         lab.check_activation(h, np.zeros((2, 64)))
+
+
+@pytest.mark.parametrize(("name", "k"), [("F32", 33), ("F16", 5), ("Q4_1", 96), ("Q6_K", 256)])
+def test_tokens_and_positions_without_a_norm(name: str, k: int, lab: Any, builder: Any) -> None:
+    """As GPT-2 and BERT add them up."""
+    tokens, positions, types = lab.matrix(name, 19, k), lab.matrix("F32", 40, k), lab.matrix("F32", 2, k)
+    for pose in lab.adapters():
+        plan = builder(6)
+        with lab.posing(*pose):
+            x = look_up(plan, lab.load(tokens), scale=0.5)
+            assert look_up(plan, lab.load(positions), "position", onto=x) is x
+            look_up(plan, lab.load(types), "first", onto=x)
+        lab.fill(x)
+        lab.write_state(plan, [(3, 0, 0), (18, 39, 0), (0, 7, 0)])
+        lab.run(plan)
+        wanted = 0.5 * tokens.values[[3, 18, 0]] + positions.values[[0, 39, 7]] + types.values[0]
+        found = lab.rows(x, 6, k)
+        np.testing.assert_allclose(found[:3], wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+        assert (found[3:] < -100_000).all()
+
+
+def test_positions_of_slots_and_past_the_table(lab: Any, builder: Any) -> None:
+    positions = lab.matrix("F32", 8, 32)
+    plan = builder(3, slots=2)
+    x = look_up(plan, lab.load(lab.matrix("F32", 4, 32, np.zeros((4, 128), np.uint8))))
+    look_up(plan, lab.load(positions), "position", onto=x)
+    words = np.zeros((2, SLOT_WORDS), np.uint32)
+    words[1, 1] = 5
+    lab.device.write(plan.slots, 0, words.tobytes())
+    lab.write_state(plan, [(0, FROM_SLOT, 1), (1, 8, 0), (2, 7, 0)])
+    lab.run(plan)
+    found = lab.rows(x, 3, 32)
+    assert np.array_equal(found, [positions.values[5], np.zeros(32), positions.values[7]])
+
+
+def test_look_up_in_parts(lab: Any, builder: Any) -> None:
+    matrix = lab.matrix("Q4_0", 70, 32)
+    plan = builder(4)
+    with lab.limits(binding_bytes=4 * plane_layout(matrix.tensor.type, 32, 32)[1]):
+        x = look_up(plan, lab.load(matrix))
+    lab.write_state(plan, [(token, 0, 0) for token in (69, 31, 32, 0)])
+    lab.run(plan)
+    assert np.array_equal(lab.rows(x, 4, 32), matrix.values[[69, 31, 32, 0]])

@@ -6,22 +6,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.products import PRECISIONS, ROWS, TOLERANCE, TYPES, Case, Doubles, draw, make_bias, make_input, pick_pose
+from tests.ops.products import (
+    ACTIVATIONS,
+    PRECISIONS,
+    ROWS,
+    TOLERANCE,
+    TYPES,
+    Case,
+    draw,
+    make_bias,
+    make_input,
+    pick_pose,
+    steepness,
+)
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.matmul import gated
 from wgpu_engine.ops.weight import plane_layout
 
 
-def silu(x: Doubles) -> Doubles:
-    return x / (1 + np.exp(-x))
-
-
-def silu_slope() -> float:
-    return 1.1
-
-
-def check_gated(lab: Any, builder: Any, case: Case, names: tuple[str, ...], out_codec: str) -> None:
-    print(case, names, out_codec)
+def check_gated(
+    lab: Any, builder: Any, case: Case, names: tuple[str, ...], out_codec: str, gate_name: str = "silu"
+) -> None:
+    print(case, names, out_codec, gate_name)
     plan = builder(case.rows, 0, case.precision)
     # small, so that the gate is at work
     case = replace(case, scale=1.0)
@@ -32,15 +38,16 @@ def check_gated(lab: Any, builder: Any, case: Case, names: tuple[str, ...], out_
     scale = 2 / np.sqrt((gate**2).sum(axis=1).max())
     a = make_input(lab, plan, case, weights, lab.rng.standard_normal((case.live, case.k)) * scale)
     bias, bias_values = make_bias(lab, case, 2 * case.features)
-    h = gated(plan, weights, a.activation, out_codec, bias=bias)
+    h = gated(plan, weights, a.activation, out_codec, gate=gate_name, bias=bias)
     lab.fill(h.buffer)
     lab.write_state(plan, [(0, 0, 0)] * case.live)
     lab.run(plan)
     assert (h.width, h.codec, h.squares) == (case.features, out_codec, None)
     g, g_bound = a.product(gate, bias_values[: case.features])
     u, u_bound = a.product(up, bias_values[case.features :])
-    wanted = silu(g) * u
-    bound = silu_slope() * g_bound * np.abs(u) + np.abs(silu(g)) * u_bound + TOLERANCE * np.abs(wanted)
+    opened = ACTIVATIONS[gate_name](g)
+    wanted = opened * u
+    bound = steepness(gate_name, g) * g_bound * np.abs(u) + np.abs(opened) * u_bound + TOLERANCE * np.abs(wanted)
     if out_codec == "q8":
         # the step of the wanted values plus the error of the products, as a part of each block's largest
         slack = (bound / np.abs(wanted).reshape(case.live, -1, 32).max(axis=2).repeat(32, axis=1)).max()
@@ -87,6 +94,12 @@ def test_gated_everywhere(names: tuple[str, ...], precision: str, pose: int, lab
 @pytest.mark.parametrize("features", [1, 3, 31, 33])
 def test_gated_odd_features(features: int, lab: Any, builder: Any) -> None:
     check_gated(lab, builder, Case("Q4_0", "exact", 3, features, 64, 3, False, True), ("Q4_0",), "f32")
+
+
+@pytest.mark.parametrize("gate", [name for name in ACTIVATIONS if name != "silu"])
+@pytest.mark.parametrize("names", [("Q4_0",), ("F16", "Q8_0")])
+def test_gates(gate: str, names: tuple[str, ...], lab: Any, builder: Any) -> None:
+    check_gated(lab, builder, Case("Q4_0", "exact", 3, 64, 96, 2, True, True), names, "f32", gate)
 
 
 def test_gated_in_parts(lab: Any, builder: Any) -> None:

@@ -161,7 +161,7 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
         ("repack/", "= value;", "= value ^ 1u;", ["repack"]),
         ("embed/", "* 1.5", "* 1.4999", ["embed"]),
         ("matmul/", "1.0 + exp(-v)", "1.0 + exp(-2.0 * v)", ["gate", "gated"]),
-        ("matmul/", "1.0 / sqrt(", "1.01 / sqrt(", ["gate", "gated", "matmul", "residual"]),
+        ("matmul/", "1.0 / sqrt(", "1.01 / sqrt(", ["gate", "gated", "activated", "matmul", "residual"]),
         ("norm/", "1.0 / sqrt(", "1.0001 / sqrt(", ["norm"]),
         ("rope/", "angles[", "1.001 * angles[", ["rope"]),
         ("attention/", "exp(", "exp2(", ["attention"]),

@@ -1,7 +1,7 @@
 """Matrix products straight from quantized weights, with what follows them fused in."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Dispatch
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
@@ -9,6 +9,9 @@ from wgpu_engine.ops.weight import Norm, Weight, WeightPart
 
 _Binding = tuple[str, tuple[str, str], Buffer]
 _FLOATS = "array<vec4<f32>>"
+
+Gate = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]
+"""activation functions: `gelu` by erf, `gelu_tanh` its approximation, `relu2` the square of `relu`"""
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,13 @@ def project(
     *,
     bias: Buffer | None = None,
     scale: float = 1.0,
+    cap: float = 0.0,
     outputs_only: bool = False,
 ) -> None:
     """out = (a @ weights.T (+ bias)) * scale, f32 [rows, width] with rows padded to 16 bytes.
 
-    Several weights lie one below the other. With `outputs_only` columns are the plan's outputs instead of its rows, and
-    read the rows that they belong to.
+    Several weights lie one below the other. With a `cap` results v become cap * tanh(v / cap). With `outputs_only`
+    columns are the plan's outputs instead of its rows, and read the rows that they belong to.
     """
     offset = 0
     for weight in weights:
@@ -105,6 +109,7 @@ def project(
             [("out", ("read_write", _FLOATS), out)],
             bias=bias,
             scale=scale,
+            cap=cap,
             gather=outputs_only,
             out_stride=row_floats(width),
             out_offset=offset,
@@ -119,7 +124,7 @@ def gated(
     a: Activation,
     codec: Codec,
     *,
-    gate: str = "silu",
+    gate: Gate = "silu",
     bias: Buffer | None = None,
 ) -> Activation:
     """gate(a @ gate.T) * (a @ up.T), [rows, features] in `codec`, from one weight of two ports or from two weights."""
@@ -134,6 +139,23 @@ def gated(
         shader = builder.shader("matmul/gate.wgsl", f"{gate}.{codec}", gate=gate, codec=codec, width=features)
         builder.add(shader, (builder.state, both, h), (ceil_div(features, 32), builder.rows, 1))
     return Activation(h, features, codec)
+
+
+@op
+def activated(
+    builder: PlanBuilder,
+    weight: Weight,
+    a: Activation,
+    codec: Codec,
+    *,
+    activation: Gate,
+    bias: Buffer | None = None,
+) -> Activation:
+    """activation(a @ weight.T (+ bias)), [rows, features] in `codec`."""
+    h = builder.activation(weight.features, codec, "activated")
+    binding: _Binding = ("h", _activation_binding(codec), h)
+    _matmul(builder, weight, a, "gate", [binding], bias=bias, gate=activation, out_codec=codec)
+    return Activation(h, weight.features, codec)
 
 
 @op
@@ -183,6 +205,7 @@ def _matmul(
     *,
     bias: Buffer | None = None,
     scale: float = 1.0,
+    cap: float = 0.0,
     gather: bool = False,
     **values: Any,
 ) -> None:
@@ -196,7 +219,7 @@ def _matmul(
     columns = builder.outputs if gather else builder.rows
     problem = Problem(weight.quant.name, a.codec, weight.features, weight.k, weight.ports, columns)
     variant = builder.tuning.get(problem) or variants(builder, problem)[0]
-    values |= {"epilogue": epilogue, "bias": bias is not None, "scale": scale, "gather": gather}
+    values |= {"epilogue": epilogue, "bias": bias is not None, "scale": scale, "cap": cap, "gather": gather}
 
     def dispatches(variant: Variant) -> list[Dispatch]:
         return [_dispatch(builder, weight, part, a, variant, columns, bindings, values) for part in weight.parts]

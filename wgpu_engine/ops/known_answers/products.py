@@ -5,7 +5,7 @@ one kernel is not taken for one of the next; of a large weight it looks at a few
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import mul
 
 from wgpu_engine.gpu.device import Buffer
@@ -28,11 +28,26 @@ async def embed(trial: Trial, stage: Stage, call: OpCall) -> float:
     return max(*errors, await _normed_error(trial, found, h, call.arguments["norm"].gain))
 
 
+async def look_up(trial: Trial, stage: Stage, call: OpCall) -> float:
+    table, index, scale, onto = (call.arguments[name] for name in ("table", "index", "scale", "onto"))
+    count = len(stage.rows)
+    before = [[0.0] * table.k] * count if onto is None else await trial.rows(onto, count, table.k)
+    places = [row.token if index == "token" else row.position if index == "position" else 0 for row in stage.rows]
+    rows = await trial.weights(table, places)
+    trial.run(call.dispatches)
+    found = await trial.rows(call.result, count, table.k)
+    error = 0.0
+    for values, place, old in zip(found, places, before, strict=True):
+        wanted = [scale * value + other for value, other in zip(rows[place], old, strict=True)]
+        error = max(error, largest_error(values, wanted, max(map(abs, [*wanted, *old]))))
+    return error
+
+
 async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
     weights, a, out, width = (call.arguments[name] for name in ("weights", "a", "out", "width"))
     sources = stage.sources(call.arguments["outputs_only"])
     inputs = await _inputs(trial, a, sources)
-    biases, scale = await _biases(trial, call, width), call.arguments["scale"]
+    biases, scale, cap = await _biases(trial, call, width), call.arguments["scale"], call.arguments["cap"]
     trial.run(call.dispatches)
     found = await trial.rows(out, len(sources), width)
     offset, error = 0, 0.0
@@ -40,6 +55,8 @@ async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
         sums = await _sums(trial, weight, inputs)
         for column, row in enumerate(found):
             wanted = [scale * (products[column][0] + biases[offset + f]) for f, products in sums.items()]
+            if cap:
+                wanted = [cap * math.tanh(value / cap) for value in wanted]
             values = [row[offset + feature] for feature in sums]
             error = max(error, largest_error(values, wanted, scale * _size(sums, column)))
         offset += weight.features
@@ -49,6 +66,7 @@ async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
 async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
     weights, a = call.arguments["weights"], call.arguments["a"]
     features = weights[0].features
+    gate_of = GATES[call.arguments["gate"]]
     inputs = await _inputs(trial, a, range(len(stage.rows)))
     biases = await _biases(trial, call, 2 * features)
     gates = await _sums(trial, weights[0], inputs)
@@ -62,11 +80,28 @@ async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
         for feature in gates:
             (gate, gate_size), (up, up_size) = gates[feature][column], ups[feature][column]
             gate, up = gate + biases[feature], up + biases[features + feature]
-            activated = _GATES[call.arguments["gate"]](gate)
-            wanted.append(activated * up)
-            size = max(size, gate_size * abs(up) + up_size * abs(activated))
+            opened = gate_of(gate)
+            wanted.append(opened * up)
+            size = max(size, gate_size * _steepness(gate_of, gate) * abs(up) + up_size * abs(opened))
         values = [row[feature] for feature in gates]
         error = max(error, largest_error(values, wanted, size, [slack[feature] for feature in gates]))
+    return error
+
+
+async def activated(trial: Trial, stage: Stage, call: OpCall) -> float:
+    weight, function = call.arguments["weight"], GATES[call.arguments["activation"]]
+    inputs = await _inputs(trial, call.arguments["a"], range(len(stage.rows)))
+    biases = await _biases(trial, call, weight.features)
+    sums = await _sums(trial, weight, inputs)
+    trial.run(call.dispatches)
+    found = await trial.activations(call.result, len(stage.rows))
+    error = 0.0
+    for column, (row, slack) in enumerate(zip(found.rows, found.slack, strict=True)):
+        values = {feature: products[column][0] + biases[feature] for feature, products in sums.items()}
+        wanted = list(map(function, values.values()))
+        size = max(sums[feature][column][1] * _steepness(function, value) for feature, value in values.items())
+        made = [row[feature] for feature in sums]
+        error = max(error, largest_error(made, wanted, size, [slack[feature] for feature in sums]))
     return error
 
 
@@ -144,4 +179,23 @@ def _silu(value: float) -> float:
     return value / (1 + math.exp(-value)) if value > -700 else 0.0
 
 
-_GATES = {"silu": _silu}
+def _gelu(value: float) -> float:
+    return 0.5 * value * math.erfc(-value / math.sqrt(2))
+
+
+def _gelu_tanh(value: float) -> float:
+    return 0.5 * value * (1 + math.tanh(math.sqrt(2 / math.pi) * (value + 0.044715 * value**3)))
+
+
+GATES: dict[str, Callable[[float], float]] = {
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "relu": lambda value: max(value, 0.0),
+    "relu2": lambda value: max(value, 0.0) ** 2,
+}
+
+
+def _steepness(function: Callable[[float], float], value: float) -> float:
+    """How much larger errors of a value are once it has gone through a function, one at least."""
+    return max(1.0, abs(function(value + 1e-3) - function(value - 1e-3)) / 2e-3)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.attention import PARTITION, Heads, attend
 from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, PlanBuilder, ceil_div
-from wgpu_engine.ops.embed import embed
+from wgpu_engine.ops.embed import Index, embed, look_up
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.log_prob import log_prob_error
 from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
@@ -18,7 +18,7 @@ from wgpu_engine.ops.known_answers.sampling import sampling_error
 from wgpu_engine.ops.known_answers.trial import SLOTS, Stage, Trial
 from wgpu_engine.ops.known_answers.verify import PRECISIONS, error_of
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
-from wgpu_engine.ops.matmul import add_to_residual, gated, project
+from wgpu_engine.ops.matmul import Gate, activated, add_to_residual, gated, project
 from wgpu_engine.ops.norm import norm, residual_norm
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table, rope_and_store
@@ -33,6 +33,8 @@ _EPS = 1e-5
 _VOCAB = 1003
 _NORM_WIDTH = 416
 """of norms by several clusters, the last of which has less to do"""
+_INDICES: tuple[Index, ...] = ("token", "position", "first")
+_ACTIVATIONS: tuple[Gate, ...] = ("gelu", "gelu_tanh", "relu", "relu2")
 _NORMS: tuple[Literal["rms", "layer"], ...] = ("rms", "layer")
 _HALF = FEATURES // 2
 _HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM = 4, 2, 32, 16
@@ -54,7 +56,7 @@ class SmallChecks:
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
-        rows = [Row(token, 0, 0) for token in (3, 60, 7, 41, 12)]
+        rows = [Row(token, position, 0) for token, position in ((3, 0), (60, 4), (7, 1), (41, 5), (12, 9))]
         self._many = trial.stage(trial.builder(_MANY, 1), rows, (3,))
         self._one = trial.stage(trial.builder(1, 1), rows[:1], (0,))
         self._norm = Norm(trial.floats([1.25 - i % 3 for i in range(K)], "gain"), _EPS)
@@ -75,6 +77,8 @@ class SmallChecks:
         for name in known:
             yield self._embed(name, "f32")
         yield self._embed("F32", "q8")
+        for index in _INDICES:
+            yield self._look_up(index)
         for codec in _CODECS:
             for name, stage in product(readers[codec], stages):
                 yield self._matmul(name, codec, stage)
@@ -83,6 +87,9 @@ class SmallChecks:
             yield self._residual(readers[codec][0], codec, stage)
         for codec in _CODECS:
             yield self._gate(readers[codec][0], codec)
+            yield self._capped(readers[codec][0], codec)
+        for activation in _ACTIVATIONS:
+            yield self._activated(activation)
         for kind, codec in product(_NORMS, _CODECS):
             yield self._explicit_norm(kind, codec)
         for kind in _NORMS:
@@ -105,6 +112,16 @@ class SmallChecks:
             return await self._error(self._many, lambda builder: embed(builder, table, self._norm, codec, scale=1.5))
 
         return Check(f"embed {name} {PRECISIONS[codec]}", attempt)
+
+    def _look_up(self, index: Index) -> Check:
+        """Tokens alone, anything else added to what there is."""
+
+        async def attempt() -> float:
+            table = await self._weight("F32")
+            x = None if index == "token" else self.trial.floats(_numbers(_MANY * K, seed=8), "x")
+            return await self._error(self._many, lambda builder: look_up(builder, table, index, scale=1.5, onto=x))
+
+        return Check(f"embed F32 by {index}{'' if index == 'token' else ', added'}", attempt)
 
     def _matmul(self, name: str, codec: Codec, stage: Stage) -> Check:
         async def attempt() -> float:
@@ -138,6 +155,29 @@ class SmallChecks:
             )
 
         return Check(f"gate {PRECISIONS[codec]}", attempt)
+
+    def _capped(self, name: str, codec: Codec) -> Check:
+        async def attempt() -> float:
+            weight = await self._weight(name)
+
+            def op(builder: PlanBuilder, h: Activation) -> None:
+                project(builder, (weight,), h, builder.floats(FEATURES, "product"), FEATURES, cap=3.0)
+
+            return await self._error_of_reader(self._one, codec, op)
+
+        return Check(f"matmul capped {name} {PRECISIONS[codec]}, {_rows(self._one)}", attempt)
+
+    def _activated(self, activation: Gate) -> Check:
+        async def attempt() -> float:
+            weight = await self._weight("F32")
+            bias = self.trial.floats([i / 16 - 2 for i in range(FEATURES)], "bias")
+            return await self._error_of_reader(
+                self._many,
+                "f32",
+                lambda builder, h: activated(builder, weight, h, "f32", activation=activation, bias=bias),
+            )
+
+        return Check(f"activated {activation} F32 exact, {_rows(self._many)}", attempt)
 
     def _residual(self, name: str, codec: Codec, stage: Stage) -> Check:
         async def attempt() -> float:

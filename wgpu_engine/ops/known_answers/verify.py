@@ -6,13 +6,24 @@ from wgpu_engine.ops.builder import Codec, OpCall
 from wgpu_engine.ops.known_answers.attention import attend, rope_and_store
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.norms import norm, residual_norm
-from wgpu_engine.ops.known_answers.products import add_to_residual, embed, gated, project
+from wgpu_engine.ops.known_answers.products import activated, add_to_residual, embed, gated, look_up, project
 from wgpu_engine.ops.known_answers.trial import Stage, Trial
 from wgpu_engine.ops.weight import Weight
 
 _ERRORS: dict[str, Callable[[Trial, Stage, OpCall], Awaitable[float]]] = {
     reference.__name__: reference
-    for reference in (embed, project, gated, add_to_residual, norm, residual_norm, rope_and_store, attend)
+    for reference in (
+        embed,
+        look_up,
+        project,
+        gated,
+        activated,
+        add_to_residual,
+        norm,
+        residual_norm,
+        rope_and_store,
+        attend,
+    )
 }
 PRECISIONS: dict[Codec, str] = {"f32": "exact", "q8": "fast"}
 
@@ -56,8 +67,15 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
     types = "+".join(sorted({weight.quant.name for weight in weights_of(call)}))
     if call.op == "embed":
         return f"embed {types} {PRECISIONS[arguments['codec']]}"
+    if call.op == "look_up":
+        return f"embed {types} by {arguments['index']}{', added' if arguments['onto'] else ''}"
     room = stage.builder.outputs if arguments.get("outputs_only") else stage.builder.rows
-    name = {"project": "matmul", "gated": "gated", "add_to_residual": "residual and norm"}[call.op]
+    name = {
+        "project": "matmul capped" if arguments.get("cap") else "matmul",
+        "gated": f"gated {arguments.get('gate')}",
+        "activated": f"activated {arguments.get('activation')}",
+        "add_to_residual": "residual and norm",
+    }[call.op]
     apart = ", apart" if call.op == "gated" and len(weights_of(call)) > 1 else ""
     return f"{name} {types} {PRECISIONS[arguments['a'].codec]}{apart}, {room} row{'s' if room > 1 else ''}"
 
