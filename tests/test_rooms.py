@@ -12,7 +12,7 @@ import pytest
 import wgpu_engine
 
 PACKAGE = Path(wgpu_engine.__file__).parent
-FLOORS = [{"platform"}, {"gpu"}, {"files", "text"}, {"ops"}, {"models"}, {"engine"}, {"server", "cli"}]
+FLOORS = [{"platform"}, {"gpu"}, {"files", "text"}, {"quantize"}, {"ops"}, {"models"}, {"engine"}, {"server", "cli"}]
 """a room may import itself and what lies on lower floors"""
 NATIVE = {"numpy", "wgpu", "wgpudawn", "tokenizers", "gguf"}
 """libraries that browsers lack"""
@@ -89,7 +89,7 @@ def test_imports_go_one_way(path: Path) -> None:
 def test_native_libraries_stay_at_home(path: Path) -> None:
     """What is native loads late, except in files that only the desktop loads."""
     room = room_of(path)
-    desktop = room == "cli" or path.name == "native.py" or path.name == "tokenizers_encoder.py"
+    desktop = room in ("cli", "quantize") or path.name == "native.py" or path.name == "tokenizers_encoder.py"
     for found in imports(path):
         library = found.module.split(".")[0]
         if library in HOMES:

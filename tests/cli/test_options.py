@@ -62,6 +62,7 @@ def test_defaults_are_those_of_the_engine() -> None:
         "ctx_size": None,
         "kv_type": "f16",
         "memory_budget": None,
+        "quantize": None,
     }
     assert sampling.keywords()["stop"] == []
 
@@ -69,11 +70,12 @@ def test_defaults_are_those_of_the_engine() -> None:
 def test_every_option_arrives() -> None:
     options, sampling = _parse(
         *["--device", "1", "--precision", "exact", "--ctx-size", "512", "--kv-type", "f32", "--memory-budget", "4G"],
+        *["--quantize", "Q4_K"],
         *["-t", "0.5", "--top-k", "7", "--top-p", "0.9", "--min-p", "0.1", "--repetition-penalty", "1.1"],
         *["--presence-penalty", "0.2", "--frequency-penalty", "-0.3", "--seed", "3", "-n", "9"],
         *["--stop", "END", "--stop", "###"],
     )
-    assert options == ModelOptions("1", "exact", 512, "f32", 4 << 30)
+    assert options == ModelOptions("1", "exact", 512, "f32", 4 << 30, "Q4_K")
     assert sampling == SamplingOptions(9, 0.5, 7, 0.9, 0.1, 1.1, 0.2, -0.3, 3, ["END", "###"])
 
 

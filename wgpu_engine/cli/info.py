@@ -25,11 +25,20 @@ def info(options: ModelOptions, model: ModelName = "smollm2", as_json: AsJson = 
     from wgpu_engine.platform.drive import drive
 
     with drive(open_any(Store().find(model))) as file:
-        report = _describe(file, options)
+        report = _describe(_quantized(file, options.quantize), options)
     if as_json:
         terminal.write_json(report)
     else:
         _print(report)
+
+
+def _quantized(file: "ModelFile", quantize: str | None) -> "ModelFile":
+    if quantize is None:
+        return file
+    from wgpu_engine.quantize.convert import writable
+    from wgpu_engine.quantize.recipe import recipe
+
+    return recipe(file, writable(quantize)).file
 
 
 def _describe(file: "ModelFile", options: ModelOptions) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from wgpu_engine.cli.models import list_models, remove
 from wgpu_engine.cli.options import grouped
 from wgpu_engine.cli.perplexity import perplexity
 from wgpu_engine.cli.pull import pull
+from wgpu_engine.cli.quantize import quantize
 from wgpu_engine.cli.run import run
 from wgpu_engine.cli.terminal import complain
 from wgpu_engine.cli.tune import tune
@@ -81,6 +82,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_models,
     "rm": remove,
     "info": info,
+    "quantize": quantize,
     "run": run,
     "chat": chat,
     "bench": bench,

@@ -82,6 +82,14 @@ class ModelOptions:
             rich_help_panel=MODEL_PANEL,
         ),
     ] = None
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Quantize weights that are in float as they are loaded, to a type such as Q4_K or Q8_0.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = None
 
     def keywords(self) -> dict[str, Any]:
         """The options as keywords of `LLM`."""

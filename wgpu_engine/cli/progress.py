@@ -12,9 +12,10 @@ _STAGES = {
     "unpack": "unpacking",
     "verify": "checking",
     "weights": "loading weights",
+    "quantize": "quantizing",
     "kernels": "compiling kernels",
 }
-_IN_BYTES = {"download", "unpack", "verify", "weights"}
+_IN_BYTES = {"download", "unpack", "verify", "weights", "quantize"}
 
 
 class ProgressDisplay:

@@ -21,6 +21,7 @@ from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import EngineError, RequestError
 from wgpu_engine.files.model_file import ModelFile
 from wgpu_engine.files.opening import open_any
+from wgpu_engine.files.quants import QuantType
 from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.gpu.native import open_device
@@ -67,6 +68,7 @@ class LLM:
         ctx_size: positions of prompt and answer together; by default the model's own, up to 4096.
         kv_type: how keys and values are kept.
         memory_budget: bytes that the model may take on the adapter.
+        quantize: a type such as "Q4_K" that weights in float are quantized to as they are loaded.
         progress: called with a stage ("weights", "kernels"), what is done and the total.
 
     Raises:
@@ -82,6 +84,7 @@ class LLM:
         *,
         kv_type: KVType = "f16",
         memory_budget: int | None = None,
+        quantize: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         if precision not in ("fast", "exact"):
@@ -94,6 +97,7 @@ class LLM:
             raise RequestError(f"memory_budget must be a number of bytes, not {memory_budget!r}")
         if not isinstance(model, str | Path):
             raise RequestError(f"model must be a path or the name of a model in the store, not {model!r}")
+        target = None if quantize is None else _quantization(quantize)
         self.path = Store().find(model)
         self.warnings: list[str] = []
         self._turns = Turns()
@@ -102,10 +106,21 @@ class LLM:
         self._device = drive(open_device(device))
         try:
             with drive(open_any(self.path)) as file:
+                if target is not None:
+                    file = self._quantized(file, target)
                 drive(self._load(file, precision, ctx_size, kv_type, memory_budget, progress))
         except BaseException:
             self._device.close()
             raise
+
+    def _quantized(self, file: ModelFile, target: QuantType) -> ModelFile:
+        from wgpu_engine.quantize.recipe import recipe
+
+        made = recipe(file, target)
+        self.warnings += made.notes
+        if not made.changed:
+            self.warnings.append(f"no weights were quantized to {target.name}: they are of quantized types already")
+        return made.file
 
     async def _load(
         self,
@@ -366,6 +381,14 @@ def _array(rows: list[bytes]) -> "NDArray[np.float32]":
     import numpy
 
     return numpy.frombuffer(b"".join(rows), numpy.float32).reshape(len(rows), -1)
+
+
+def _quantization(name: str) -> QuantType:
+    from wgpu_engine.quantize.convert import writable
+
+    if not isinstance(name, str):
+        raise RequestError(f"quantize must be the name of a type such as Q4_K, not {name!r:.40}")
+    return writable(name)
 
 
 def _is_whole(value: Any) -> bool:

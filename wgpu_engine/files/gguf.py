@@ -56,6 +56,8 @@ class GGUF:
     version: int
     metadata: dict[str, Value]
     """Arrays of numbers are `array.array`, others lists. Bytes that aren't UTF-8 are surrogate escapes."""
+    kinds: dict[str, int]
+    """GGUF's id of each value's type"""
     alignment: int
     """bytes"""
     tensors: dict[str, TensorInfo]
@@ -101,12 +103,13 @@ def _parse(source: ByteSource) -> Parse[GGUF]:
     _check_count(window, tensor_count, _MAX_TENSORS, 24, "tensors")
 
     metadata: dict[str, Value] = {}
+    kinds: dict[str, int] = {}
     for index in range(key_count):
         key = yield from window.name_string(f"metadata key {index}")
         if key in metadata:
             raise window.damaged(f"it has the metadata key {show(key)} twice")
-        kind = yield from window.u32(f"the type of {show(key)}")
-        metadata[key] = yield from window.value(kind, key)
+        kinds[key] = yield from window.u32(f"the type of {show(key)}")
+        metadata[key] = yield from window.value(kinds[key], key)
     alignment = _alignment(window, metadata)
 
     entries: dict[str, _Entry] = {}
@@ -121,7 +124,7 @@ def _parse(source: ByteSource) -> Parse[GGUF]:
         entry.name: TensorInfo(entry.name, entry.type, entry.shape, source, data_start + entry.offset, entry.nbytes)
         for entry in entries.values()
     }
-    return GGUF(version, metadata, alignment, tensors)
+    return GGUF(version, metadata, kinds, alignment, tensors)
 
 
 def _version(window: Window) -> Parse[int]:

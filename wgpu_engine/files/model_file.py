@@ -1,7 +1,7 @@
 """A model on the disk: one GGUF file, or one that was split into parts; a folder becomes the same (`hf_folder.py`)."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +30,8 @@ class ModelFile:
     metadata: dict[str, Value]
     tensors: dict[str, TensorInfo]
     sources: tuple[FileSource, ...]
+    kinds: dict[str, int] = field(default_factory=dict)
+    """GGUF's id of each metadata value's type; empty where they don't come from GGUF"""
 
     @property
     def file_bytes(self) -> int:
@@ -77,7 +79,7 @@ async def open_model(path: Path) -> ModelFile:
         for source in sources:
             source.close()
         raise
-    return ModelFile(paths[0], parts[0].metadata, tensors, tuple(sources))
+    return ModelFile(paths[0], parts[0].metadata, tensors, tuple(sources), parts[0].kinds)
 
 
 def _some(names: list[str]) -> str:
