@@ -274,6 +274,50 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
+def tiny_lfm2(tiny_llama: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes a random LFM2: `tiny_lfm2("ccac", kernel=3, biases=False, …)`, with what else LlamaFile takes.
+
+    A letter stands for a layer: c for a convolution, a for attention with one key head.
+    """
+
+    def write(layers: str = "ccac", kernel: int = 3, biases: bool = False, width: int = 64, **changes: Any) -> Path:
+        rng = np.random.default_rng(len(layers) + kernel)
+        tensors: dict[str, NDArray[np.float32] | None] = {"output.weight": None, "output_norm.weight": None}
+        sizes: dict[str, tuple[int, ...]] = {"token_embd_norm.weight": (width,)}
+        for i, letter in enumerate(layers):
+            prefix = f"blk.{i}."
+            if letter == "a":
+                sizes |= {f"{prefix}attn_{name}_norm.weight": (32,) for name in "qk"}
+                continue
+            tensors |= {f"{prefix}attn_{name}.weight": None for name in ("q", "k", "v", "output")}
+            for name, rows, columns in (
+                ("in_proj", 3 * width, width),
+                ("conv", width, kernel),
+                ("out_proj", width, width),
+            ):
+                sizes[f"{prefix}shortconv.{name}.weight"] = (rows, columns)
+                if biases:
+                    sizes[f"{prefix}shortconv.{name}.bias"] = (rows,)
+        for name, size in sizes.items():
+            around = 1 if "norm" in name else 0
+            tensors[name] = rng.normal(around, 0.5 if len(size) == 1 else size[-1] ** -0.5, size).astype(np.float32)
+        metadata = {
+            "attention.head_count_kv": [int(letter == "a") for letter in layers],
+            "shortconv.l_cache": kernel,
+        }
+        return tiny_llama(
+            architecture="lfm2",
+            layers=len(layers),
+            width=width,
+            tensors=tensors | dict(changes.pop("tensors", {})),
+            metadata=metadata | dict(changes.pop("metadata", {})),
+            **changes,
+        )
+
+    return write
+
+
+@pytest.fixture(scope="session")
 def stories(conformance: Path) -> Path:
     """A real llama of 260,000 parameters that tells stories."""
     return conformance / "logits" / "stories260K.gguf"

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+from wgpu_engine.engine.states import rewind, ring
 from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import AdapterInfo
-from wgpu_engine.models.model import Description, PagedKV
+from wgpu_engine.models.model import Description, PagedKV, ShortConv
 
 MIB = 1 << 20
 
@@ -59,3 +60,12 @@ def test_memory_of_an_adapter(kind: str, known: bool) -> None:
     """Those that share the machine's memory have what is free of it; of others nothing is known."""
     found = memory_budget(AdapterInfo(0, "x", kind, "Vulkan", ""))
     assert (found is not None and found > MIB) if known else found is None
+
+
+def test_bytes_of_convolutions() -> None:
+    """A ring holds what a plan of 128 rows writes and the two positions before, whatever the context."""
+    states = (ShortConv(64, 3), PagedKV(2, 32), ShortConv(64, 1))
+    need = footprint(description(states=states), 0, 33, "f16", slots=3)
+    assert need.kv == 3 * 4 * 64 * (130 + 128) + 3 * 64 * 2 * 64 * 2
+    assert (ring(states[0]), ring(states[1]), ring(states[2])) == (130, 0, 128)
+    assert rewind(states) == 128 and rewind((PagedKV(2, 32),)) is None

@@ -15,10 +15,15 @@ SLOTS = 4
 CONTEXT = 4096
 
 
-@pytest.fixture(scope="module", params=["F32", "Q4_0"])
-def engine(request: pytest.FixtureRequest, tiny_llama: Callable[..., Path]) -> Iterator[Engine]:
-    """Four slots of 4096 positions over a random llama."""
-    path = tiny_llama(types={"": request.param}, biases=True, context=CONTEXT)
+@pytest.fixture(scope="module", params=["F32", "Q4_0", "convolutions"])
+def engine(
+    request: pytest.FixtureRequest, tiny_llama: Callable[..., Path], tiny_lfm2: Callable[..., Path]
+) -> Iterator[Engine]:
+    """Four slots of 4096 positions over a random llama, or a model that has convolutions beside attention."""
+    if request.param == "convolutions":
+        path = tiny_lfm2("cac", biases=True, context=CONTEXT)
+    else:
+        path = tiny_llama(types={"": request.param}, biases=True, context=CONTEXT)
     with LLM(path, precision="exact", ctx_size=32) as llm:
         yield Engine(llm._device, llm._engine.model, ctx_size=CONTEXT, slots=SLOTS, precision="exact")
 

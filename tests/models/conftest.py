@@ -90,7 +90,7 @@ class Reference:
         return h @ self._weights[f"{name}.weight"].T + self._weights.get(f"{name}.bias", 0.0)
 
     def _setting(self, key: str, default: Any = None) -> Any:
-        return self._metadata.get(f"llama.{key}", default)
+        return self._metadata.get(f"{self._metadata['general.architecture']}.{key}", default)
 
 
 @pytest.fixture(scope="module", autouse=True)

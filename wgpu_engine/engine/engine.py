@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wgpu_engine.engine.blocks import BlockPool
+from wgpu_engine.engine.states import MOST_ROWS, rewind, ring, state_bytes
 from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import Buffer, Device, Dispatch, Pending, Plan
 from wgpu_engine.gpu.tuner import fastest
 from wgpu_engine.models.model import Model
 from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, ceil_div, row_floats
-from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType, kv_block_bytes
+from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.log_prob import PARTS_BYTES, log_prob, read_log_prob
 from wgpu_engine.ops.sample import RING, sample
 from wgpu_engine.ops.state import Row, pack_state
 
-_MOST_ROWS = 128
-"""rows of a prefill plan: enough to use each weight often"""
 _FEW_ROWS = 8
 _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
 """operations of a submit, by kind of adapter: drivers reset a device that is busy for long, and a stop waits for it"""
@@ -62,17 +61,20 @@ class Engine:
         self.precision = precision
         self.vocab = model.description.vocab
         table_width = ceil_div(ctx_size, KV_BLOCK)
-        blocks = slots * table_width
-        self.blocks = BlockPool(blocks, slots)
+        self.blocks = BlockPool(slots * table_width, slots)
+        states = model.description.states
         self.cache = KVCache(
             kv_type,
             tuple(
-                self._kv_buffer(blocks * kv_block_bytes(state.heads, state.head_dim, kv_type), f"kv {i}")
-                for i, state in enumerate(model.description.states)
+                self._state_buffer(state_bytes(state, ctx_size, slots, kv_type), f"state {i}")
+                for i, state in enumerate(states)
             ),
             device.buffer(4 * slots * table_width, "block tables"),
             table_width,
+            tuple(ring(state) for state in states),
         )
+        self.rewind = rewind(states)
+        """how many positions back a sequence can be taken up again; None: any number"""
         self._slots = device.buffer(4 * slots * SLOT_WORDS, "slots")
         self._counts = device.buffer(4 * slots * self.vocab, "token counts")
         self._ring = device.buffer(4 * slots * RING, "sampled tokens")
@@ -84,7 +86,7 @@ class Engine:
         self._plans: dict[tuple[int, int, End, int], _Recorded] = {}
         model.prepare(ctx_size)
 
-    def _kv_buffer(self, size: int, label: str) -> Buffer:
+    def _state_buffer(self, size: int, label: str) -> Buffer:
         """Room of a layer, which attention binds whole."""
         most = self.device.limits.binding_bytes
         if size > most:
@@ -234,8 +236,8 @@ class Engine:
 
 
 def _prefill_rows(parameters: int, kind: str) -> int:
-    """The largest power of two that keeps a submit within the adapter's work, from _FEW_ROWS up to _MOST_ROWS."""
-    rows = _MOST_ROWS
+    """The largest power of two that keeps a submit within the adapter's work, from _FEW_ROWS up to MOST_ROWS."""
+    rows = MOST_ROWS
     while rows > _FEW_ROWS and 2.0 * parameters * rows > _WORK[kind]:
         rows //= 2
     return rows

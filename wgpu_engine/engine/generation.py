@@ -52,6 +52,8 @@ class Generator:
     """time of this thread that decode steps took, without the wait for their tokens"""
     _cached: list[int] = field(default_factory=list)
     """tokens whose keys and values are in the cache"""
+    _written: int = 0
+    """positions up to which the rings of layers have been written, steps that ran ahead of a stop included"""
 
     async def tokens(self, ids: Sequence[int], params: SamplingParams, timings: Timings) -> AsyncGenerator[int, None]:
         """The tokens that follow `ids`, until the context or `params.max_tokens` ends them.
@@ -143,6 +145,9 @@ class Generator:
         """Runs what of the prompt is not in the cache; the last chunk samples the first token."""
         engine = self.engine
         known = _common_prefix(self._cached, ids[:-1])
+        if engine.rewind is not None and self._written - known > engine.rewind:
+            known = 0
+        self._written = max(self._written, len(ids)) if known else len(ids)
         timings.prompt_tokens, timings.cached_tokens = len(ids), known
         engine.set_slot(_SLOT, params.slot_words(), ids if params.penalizes else ())
         engine.reserve(_SLOT, len(ids))
@@ -163,6 +168,7 @@ class Generator:
         """Queues the step that brings the sequence to so many positions."""
         start = time.thread_time()
         self.engine.reserve(_SLOT, positions)
+        self._written = max(self._written, positions)
         pending = self.engine.step([decode_row(_SLOT)], [0], positions)
         self.host_seconds.append(time.thread_time() - start)
         assert pending is not None

@@ -175,8 +175,8 @@ async def _answers(engine: Engine, trial: Trial) -> AsyncIterator[KnownAnswer]:
                 # a later layer
                 continue
             done |= sources
-            if call.op == "attend":
-                _fill_cache(engine, call)
+            if call.op in _FILLS:
+                _FILLS[call.op](engine, call)
             if is_known(call) and not sources <= tried:
                 tried |= sources
                 yield await answer(kernel_name(stage, call), partial(error_of, trial, stage, call))
@@ -223,10 +223,24 @@ def _fill_cache(engine: Engine, call: OpCall) -> None:
     cache, heads, layer = (call.arguments[name] for name in ("cache", "heads", "layer"))
     blocks = min(_FAR // KV_BLOCK + 1, cache.table_width)
     size = kv_block_bytes(heads.kv_count, heads.head_dim, cache.kv_type)
-    kind = "e" if cache.kv_type == "f16" else "f"
-    pattern = struct.pack(f"<251{kind}", *((i * 97 % 251 - 125) / 64 for i in range(251)))
-    engine.device.write(cache.layers[layer], 0, (pattern * (blocks * size // len(pattern) + 1))[: blocks * size])
+    engine.device.write(cache.layers[layer], 0, _numbers("e" if cache.kv_type == "f16" else "f", blocks * size))
     engine.device.write(cache.tables, 0, struct.pack(f"<{blocks}I", *reversed(range(blocks))))
+
+
+def _fill_ring(engine: Engine, call: OpCall) -> None:
+    """Puts numbers into the ring of slot 0."""
+    cache, conv, layer = (call.arguments[name] for name in ("cache", "conv", "layer"))
+    engine.device.write(cache.layers[layer], 0, _numbers("f", 4 * cache.rings[layer] * conv.width))
+
+
+_FILLS = {"attend": _fill_cache, "short_conv": _fill_ring}
+"""what has state filled before an op that reads it is tried"""
+
+
+def _numbers(kind: str, size: int) -> bytes:
+    """So many bytes of small numbers of a format of `struct`."""
+    pattern = struct.pack(f"<251{kind}", *((i * 97 % 251 - 125) / 64 for i in range(251)))
+    return (pattern * (size // len(pattern) + 1))[:size]
 
 
 def _key(engine: Engine, tensors: Mapping[str, TensorInfo]) -> str:

@@ -4,11 +4,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from wgpu_engine.engine.states import state_bytes
 from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.models.model import Description
-from wgpu_engine.ops.builder import ceil_div
-from wgpu_engine.ops.kv import KV_BLOCK, KVType, kv_block_bytes
+from wgpu_engine.ops.kv import KVType
 
 DEFAULT_CONTEXT = 4096
 """positions, where neither the user nor the model asks for fewer"""
@@ -22,6 +22,7 @@ class Footprint:
 
     weights: int
     kv: int
+    """for what layers keep of a sequence"""
 
     @property
     def total(self) -> int:
@@ -35,8 +36,7 @@ def context_size(description: Description, wanted: int | None) -> int:
 
 def footprint(description: Description, tensor_bytes: int, ctx_size: int, kv_type: KVType, slots: int = 1) -> Footprint:
     """What a model with a context of `ctx_size` positions takes."""
-    blocks = slots * ceil_div(ctx_size, KV_BLOCK)
-    kv = sum(blocks * kv_block_bytes(state.heads, state.head_dim, kv_type) for state in description.states)
+    kv = sum(state_bytes(state, ctx_size, slots, kv_type) for state in description.states)
     return Footprint(tensor_bytes, kv)
 
 

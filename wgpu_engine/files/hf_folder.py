@@ -161,7 +161,9 @@ def _info(name: str, tensor: StoredTensor) -> TensorInfo:
     if 0 in tensor.shape:
         raise ModelFileError(f"{tensor.source.name} has the empty tensor {show(tensor.name)}: download it again")
     quant = QUANT_TYPES[tensor.dtype]
-    return TensorInfo(name, quant, tensor.shape, tensor.source, tensor.offset, tensor.nbytes)
+    # a dimension of one between others, as convolutions of single channels have, is left out in GGUF
+    shape = (*(size for i, size in enumerate(tensor.shape[:-1]) if size > 1 or not i), *tensor.shape[-1:])
+    return TensorInfo(name, quant, shape, tensor.source, tensor.offset, tensor.nbytes)
 
 
 def _in_memory(name: str, values: list[float]) -> TensorInfo:

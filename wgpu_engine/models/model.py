@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.builder import PlanBuilder
 from wgpu_engine.ops.kv import KVCache
+from wgpu_engine.ops.repack import Loader
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,18 @@ class PagedKV:
 
     heads: int
     head_dim: int
+
+
+@dataclass(frozen=True)
+class ShortConv:
+    """State of a short convolution: its inputs, `width` floats, at the last positions."""
+
+    width: int
+    kernel: int
+    """positions that are convolved"""
+
+
+State = PagedKV | ShortConv
 
 
 @dataclass(frozen=True)
@@ -28,8 +43,27 @@ class Description:
     vocab: int
     context: int
     """positions that it was trained for"""
-    states: "tuple[PagedKV, ...]"
+    states: tuple[State, ...]
     """the state of each layer"""
+
+
+class Architecture(Protocol):
+    """How files of an architecture become models."""
+
+    @staticmethod
+    def states(settings: Settings, tensors: Tensors) -> tuple[State, ...]:
+        """The state of each layer; raises ModelFileError where a setting is missing or absurd."""
+
+    @staticmethod
+    async def load(
+        device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
+    ) -> "Model":
+        """Brings the weights onto the device.
+
+        Raises:
+            ModelFileError: a tensor or a setting is missing or can't be.
+            UnsupportedModelError: something that this version can't compute.
+        """
 
 
 class Model(Protocol):

@@ -6,13 +6,16 @@ from typing import Any
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.models import llama
-from wgpu_engine.models.model import Description, Model
+from wgpu_engine.models import lfm2, llama
+from wgpu_engine.models.model import Architecture, Description, Model
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.repack import Loader
 
-ARCHITECTURES = dict.fromkeys(llama.MEMBERS, llama.Llama)
+ARCHITECTURES: dict[str, Architecture] = {
+    **dict.fromkeys(llama.MEMBERS, llama.Llama),
+    **dict.fromkeys(lfm2.MEMBERS, lfm2.Lfm2),
+}
 
 
 def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Description:

@@ -45,6 +45,17 @@ class Settings:
             raise ModelFileError(f"the setting {self.architecture}.{key} isn't a flag for each of {layers} layers")
         return value
 
+    def counts(self, key: str, layers: int, *, largest: int = 1 << 24) -> list[int]:
+        """A whole number of at least 0 for each layer, which may be one for all."""
+        value = self._value(key)
+        each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * layers
+        if len(each) != layers or not all(type(number) is int and 0 <= number <= largest for number in each):
+            raise ModelFileError(
+                f"the setting {self.architecture}.{key} isn't a whole number from 0 to {largest} for each of "
+                f"{layers} layers"
+            )
+        return each
+
     def number(self, key: str, default: float) -> float:
         """A finite positive number."""
         value = self._value(key)

@@ -12,13 +12,19 @@ KV_BLOCK = 32
 
 @dataclass(frozen=True)
 class KVCache:
-    """A buffer a layer, [blocks, key or value, kv_heads, KV_BLOCK, head_dim], and the slots' block tables."""
+    """The state of each layer, and the slots' block tables.
+
+    A layer with attention has a buffer [blocks, key or value, kv_heads, KV_BLOCK, head_dim]; one with a short
+    convolution has a ring, f32 [slots, ring, width].
+    """
 
     kv_type: KVType
     layers: tuple[Buffer, ...]
     tables: Buffer
     """u32 [slots, table_width]: the block of each run of KV_BLOCK positions"""
     table_width: int
+    rings: tuple[int, ...] = ()
+    """for each layer, the positions that its ring holds; 0 where it has none"""
 
     def values(self) -> dict[str, Any]:
         return {"kv_type": self.kv_type, "kv_block": KV_BLOCK, "table_width": self.table_width}

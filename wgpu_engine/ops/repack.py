@@ -109,7 +109,17 @@ class Loader:
         values: list[float] = []
         for tensor, size in tensors:
             values += await self.floats(tensor) if tensor else [0.0] * size
-        name = next(tensor.name for tensor, _ in tensors if tensor)
+        return self._floats(next(tensor.name for tensor, _ in tensors if tensor), values)
+
+    async def convolution(self, taps: TensorInfo, bias: TensorInfo | None) -> Buffer:
+        """The taps [width, kernel] and bias [width] of a convolution in the form of `ops/short_conv.py`."""
+        values, kernel = await self.floats(taps), taps.columns
+        rows = [value for tap in range(kernel) for value in values[tap::kernel]]
+        rows += await self.floats(bias) if bias else [0.0] * taps.rows
+        return self._floats(taps.name, rows)
+
+    def _floats(self, name: str, values: Sequence[float]) -> Buffer:
+        """f32 values on the device; `name` is that of the tensor that they come from."""
         if not all(map(math.isfinite, values)):
             self._warn(name)
         buffer = self.device.buffer(4 * len(values), name)

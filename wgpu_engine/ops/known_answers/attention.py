@@ -47,7 +47,7 @@ async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
     before = await trial.rows(qkv, len(stage.rows), heads.width)
     trial.run(call.dispatches)
     after = await trial.rows(qkv, len(stage.rows), heads.width)
-    places = await _resolved(trial, stage)
+    places = await resolved(trial, stage)
     view = await _CacheView.read(trial, places, cache, layer, heads)
     error = 0.0
     for row, old, new in zip(places, before, after, strict=True):
@@ -70,7 +70,7 @@ async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
     qkv, heads, cache, layer = (call.arguments[name] for name in ("qkv", "heads", "cache", "layer"))
     sinks = await trial.vector(call.arguments["sinks"], heads.count) if call.arguments["sinks"] else None
     rows = await trial.rows(qkv, len(stage.rows), heads.width)
-    places = await _resolved(trial, stage)
+    places = await resolved(trial, stage)
     if not call.arguments["causal"]:
         places = [replace(place, position=place.position if place.sees is None else place.sees) for place in places]
     view = await _CacheView.read(trial, places, cache, layer, heads)
@@ -145,7 +145,7 @@ async def _turns(trial: Trial, angles: Buffer, heads: Heads, position: int) -> l
     return [complex(*fine[2 * i : 2 * i + 2]) * complex(*coarse[2 * i : 2 * i + 2]) for i in range(count)]
 
 
-async def _resolved(trial: Trial, stage: Stage) -> list[Row]:
+async def resolved(trial: Trial, stage: Stage) -> list[Row]:
     """The stage's rows, with positions that their slots hold filled in."""
     slots_buffer = stage.builder.slots
     data = await trial.read(slots_buffer, 0, slots_buffer.size // 4)

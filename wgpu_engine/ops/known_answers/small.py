@@ -22,6 +22,7 @@ from wgpu_engine.ops.matmul import Gate, activated, add_to_residual, gated, proj
 from wgpu_engine.ops.norm import norm, residual_norm
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table, rope_and_store
+from wgpu_engine.ops.short_conv import Convolution, short_conv
 from wgpu_engine.ops.state import FROM_SLOT, Row
 from wgpu_engine.ops.weight import Norm, Weight
 
@@ -40,6 +41,7 @@ _HALF = FEATURES // 2
 _HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM = 4, 2, 32, 16
 _ROW = (_HEADS + 2 * _KV_HEADS) * _HEAD_DIM
 _LONGEST = PARTITION + 34
+_CHANNELS, _KERNEL, _RING = 64, 3, 11
 _TABLE_WIDTH = ceil_div(_LONGEST, KV_BLOCK)
 
 
@@ -100,6 +102,8 @@ class SmallChecks:
             yield self._attend(split, kv_type, codec)
         for split, form in product((False, True), ("windowed", "capped", "bidirectional", "with sinks")):
             yield self._attend(split, "f16", "f32", form)
+        for codec in _CODECS:
+            yield self._short_conv(codec)
         yield Check("log probability", lambda: log_prob_error(self.trial, self._one, _VOCAB))
         yield Check("sample", lambda: sampling_error(self.trial, self._one, _VOCAB))
 
@@ -253,6 +257,23 @@ class SmallChecks:
 
         name = " ".join(filter(None, (kv_type, "split" if split else "", form, PRECISIONS[codec])))
         return Check(f"attention {name}", attempt)
+
+    def _short_conv(self, codec: Codec) -> Check:
+        """Rows at the start of a sequence, next to each other, and where the ring closes."""
+
+        async def attempt() -> float:
+            places = ((0, 0), (0, 1), (0, 2), (1, _RING - 1), (1, _RING))
+            stage = self.trial.stage(
+                self.trial.builder(_MANY, 0), [Row(0, position, slot) for slot, position in places]
+            )
+            bcx = self.trial.floats(_numbers(3 * _CHANNELS * _MANY, seed=5), "bcx")
+            taps = self.trial.floats(_numbers((_KERNEL + 1) * _CHANNELS, seed=6), "taps")
+            ring = self.trial.floats(_numbers(SLOTS * _RING * _CHANNELS, seed=7), "ring")
+            cache = KVCache("f32", (ring,), self.trial.words([0], "block tables"), 1, (_RING,))
+            conv = Convolution(taps, _CHANNELS, _KERNEL)
+            return await self._error(stage, lambda builder: short_conv(builder, bcx, conv, cache, 0, codec))
+
+        return Check(f"short convolution {PRECISIONS[codec]}", attempt)
 
     async def _error(self, stage: Stage, op: Callable[[PlanBuilder], object]) -> float:
         """The error of the last op that is called."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from wgpu_engine.ops.builder import Codec, OpCall
 from wgpu_engine.ops.known_answers.attention import attend, rope_and_store
 from wgpu_engine.ops.known_answers.blocks import FORMATS
+from wgpu_engine.ops.known_answers.convolution import short_conv
 from wgpu_engine.ops.known_answers.norms import norm, residual_norm
 from wgpu_engine.ops.known_answers.products import activated, add_to_residual, embed, gated, look_up, project
 from wgpu_engine.ops.known_answers.trial import Stage, Trial
@@ -23,6 +24,7 @@ _ERRORS: dict[str, Callable[[Trial, Stage, OpCall], Awaitable[float]]] = {
         residual_norm,
         rope_and_store,
         attend,
+        short_conv,
     )
 }
 PRECISIONS: dict[Codec, str] = {"f32": "exact", "q8": "fast"}
@@ -64,6 +66,8 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
         return f"attention {arguments['cache'].kv_type}{form} {PRECISIONS[arguments['codec']]}"
     if call.op in ("norm", "residual_norm"):
         return _norm_name(call)
+    if call.op == "short_conv":
+        return f"short convolution {PRECISIONS[arguments['codec']]}"
     types = "+".join(sorted({weight.quant.name for weight in weights_of(call)}))
     if call.op == "embed":
         return f"embed {types} {PRECISIONS[arguments['codec']]}"
