@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 def _meaning(raw: NDArray[np.uint8], quant: QuantType) -> Floats:
     """Rows of blocks as gguf-py decodes them, or as our known answers do where it can't."""
-    if quant.name in ("Q1_0", "Q2_0"):
+    if quant.name in ("Q1_0", "Q2_0") or quant.ggml_id is None:
         return np.array(decoded(quant, raw.tobytes()), np.float32).reshape(len(raw), -1)
     values: Floats = dequantize(raw, gguf.GGMLQuantizationType[quant.name]).astype(np.float32)
     return values

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.ops.own_types import own_values
 from wgpu_engine.errors import RequestError
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.quantize.convert import QUANTIZERS, convert, quantize, writable
@@ -167,20 +168,32 @@ def test_a_block_does_not_depend_on_others(name: str, rng: np.random.Generator) 
 def test_from_every_type(meaning: Meaning, name: str, rng: np.random.Generator) -> None:
     """Converting to F32 gives what the blocks mean."""
     quant = QUANT_TYPES[name]
-    raw = rng.integers(0, 256, (4, quant.row_bytes(1024)), dtype=np.uint8)
+    raw = rng.integers(0, 256, (4 * quant.blocks(1024), quant.block_bytes), dtype=np.uint8)
     if name in ("F64", "I8", "I16", "I32", "I64"):
-        integers = rng.integers(-100, 100, (4, 1024))
-        wanted = integers.astype(np.float32)
-        raw = integers.astype({"F": "<f", "I": "<i"}[name[0]] + str(quant.block_bytes)).view(np.uint8)
+        wanted = rng.integers(-100, 100, (len(raw), 1)).astype(np.float32)
+        raw = wanted.astype({"F": "<f", "I": "<i"}[name[0]] + str(quant.block_bytes)).view(np.uint8)
     else:
-        # a scale here or there is NaN or infinite, which is refused
         with np.errstate(all="ignore"):
-            values = meaning(raw, quant)
-        sound = np.isfinite(values).reshape(-1, quant.block).all(axis=1)
-        raw = raw.reshape(-1, quant.block_bytes)[sound]
-        wanted = values.reshape(-1, quant.block)[sound]
-    made = convert(raw.tobytes(), quant, QUANT_TYPES["F32"]).view(np.float32)
+            wanted = own_values(quant, raw) if quant.ggml_id is None else meaning(raw, quant)
+        # a scale here or there is NaN or infinite, which is refused
+        sound = np.isfinite(wanted).all(axis=1)
+        raw, wanted = raw[sound], wanted[sound]
+        if quant.name.startswith("F8"):
+            assert not len(raw), "some of 128 codes is NaN"
+            raw = rng.integers(0, 120, (4, quant.block_bytes), dtype=np.uint8)
+            wanted = own_values(quant, raw)
+    made = convert(raw.tobytes(), quant, QUANT_TYPES["F32"], quant.block).view(np.float32)
+    assert len(raw)
     np.testing.assert_array_equal(made, wanted.ravel())
+
+
+@pytest.mark.parametrize("name", ["F8_E4M3", "F8_E5M2", "INT4_G128", "INT8_G32"])
+def test_rows_that_end_within_a_block(name: str, rng: np.random.Generator) -> None:
+    """As our own types have them: what lies beyond the end of a row is left out."""
+    quant = QUANT_TYPES[name]
+    raw = rng.integers(0, 120, (3, quant.row_bytes(160 + 4)), dtype=np.uint8)
+    made = convert(raw.tobytes(), quant, QUANT_TYPES["F32"], 164).view(np.float32).reshape(3, 164)
+    np.testing.assert_array_equal(made, own_values(quant, raw)[:, :164])
 
 
 def test_names() -> None:

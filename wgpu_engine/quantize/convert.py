@@ -38,7 +38,7 @@ QUANTIZERS: dict[str, Callable[[Floats], Bytes]] = {
 """by type: make blocks [blocks, block bytes] of weights [blocks, elements]; OverflowError where those are too large"""
 
 _CHUNK = 240 * 256
-"""weights at a time: whole blocks of every type, and what a core's cache holds; a power of two would be slow"""
+"""weights at a time, about: what a core's cache holds; a power of two would be slow"""
 
 _LARGE = 1e12
 """far beyond what a scale in half floats can mean"""
@@ -55,24 +55,22 @@ def writable(name: str) -> QuantType:
     return QUANT_TYPES[name.upper()]
 
 
-def convert(data: bytes | memoryview, source: QuantType, target: QuantType) -> Bytes:
-    """Blocks of `target` from blocks of `source`, both as in files; the elements must fill blocks of both.
+def convert(data: bytes | memoryview, source: QuantType, target: QuantType, columns: int) -> Bytes:
+    """Rows of `columns` weights in blocks of `source` as rows in blocks of `target`, both as in files, flat.
 
     Raises:
-        ValueError: an element is NaN or infinite.
-        OverflowError: an element is larger than the target's scales can say.
+        ValueError: a weight is NaN or infinite.
+        OverflowError: a weight is larger than the target's scales can say.
     """
-    raw = np.frombuffer(data, np.uint8)
-    if source is target and not source.is_float:
-        return raw
+    raw = np.frombuffer(data, np.uint8).reshape(-1, source.row_bytes(columns))
+    result = np.empty((len(raw), target.row_bytes(columns)), np.uint8)
     # in a sum of squares, float32 itself would overflow
     most = _LARGE if any(field.floats == "f16" for field in target.fields) else math.inf
-    elements = len(raw) // source.block_bytes * source.block
-    result = np.empty(elements // target.block * target.block_bytes, np.uint8)
+    step = max(1, _CHUNK // columns)
 
     def one(start: int) -> None:
-        stop = min(start + _CHUNK, elements)
-        values = decode(raw[source.row_bytes(start) : source.row_bytes(stop)], source)
+        # the last block of a row may have weights beyond its end
+        values = np.ascontiguousarray(decode(raw[start : start + step], source)[:, :columns])
         largest = max(values.max(), -values.min())
         if not math.isfinite(largest):
             raise ValueError
@@ -80,18 +78,19 @@ def convert(data: bytes | memoryview, source: QuantType, target: QuantType) -> B
             raise OverflowError
         with np.errstate(all="ignore"):
             blocks = QUANTIZERS[target.name](values.reshape(-1, target.block))
-        result[target.row_bytes(start) : target.row_bytes(stop)] = blocks.reshape(-1)
+        result[start : start + step] = blocks.reshape(len(values), -1)
 
-    starts = range(0, elements, _CHUNK)
+    starts = range(0, len(raw), step)
     if len(starts) == 1:
         one(0)
-        return result
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for _ in threads.map(one, starts):
-            pass
-    return result
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            for _ in threads.map(one, starts):
+                pass
+    return result.reshape(-1)
 
 
 def quantize(values: Floats, target: QuantType) -> Bytes:
     """Rows of weights f32 [rows, columns] as rows of bytes [rows, row bytes]; raises as `convert` does."""
-    return convert(np.ascontiguousarray(values, "<f4").tobytes(), QUANT_TYPES["F32"], target).reshape(len(values), -1)
+    data = np.ascontiguousarray(values, "<f4").tobytes()
+    return convert(data, QUANT_TYPES["F32"], target, values.shape[1]).reshape(len(values), -1)

@@ -28,7 +28,7 @@ class QuantizedSource:
         given = tensor.type.row_bytes(tensor.columns)
         raw = await tensor.source.read(tensor.offset + first * given, rows * given)
         try:
-            made = convert(raw, tensor.type, self._quant)
+            made = convert(raw, tensor.type, self._quant, tensor.columns)
         except ValueError:
             raise ModelFileError(
                 f"the tensor {tensor.name} of {self.name} holds NaN or infinite values, which can't be quantized: "
