@@ -1,8 +1,8 @@
 """Random small models as Hugging Face publishes them, of every architecture and with any feature switched on."""
 
 from .configs import BASES, config_of
-from .folder import write_folder
+from .folder import safetensors, write_folder
 from .shapes import shapes
 from .variants import VARIANTS, Variant
 
-__all__ = ["BASES", "VARIANTS", "Variant", "config_of", "shapes", "write_folder"]
+__all__ = ["BASES", "VARIANTS", "Variant", "config_of", "safetensors", "shapes", "write_folder"]

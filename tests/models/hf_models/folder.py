@@ -24,12 +24,16 @@ def write_folder(folder: Path, config: Mapping[str, Any], dtype: Literal["F32", 
     return folder
 
 
-def safetensors(tensors: Mapping[str, Floats], dtype: str) -> bytes:
+def safetensors(tensors: Mapping[str, NDArray[Any]], dtype: str = "F32") -> bytes:
+    """The bytes of a file; floats are stored as `dtype` says, flags as flags."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     parts, end = [], 0
     for name, values in tensors.items():
-        raw = values.tobytes() if dtype == "F32" else (values.view(np.uint32) >> 16).astype("<u2").tobytes()
-        header[name] = {"dtype": dtype, "shape": values.shape, "data_offsets": (end, end + len(raw))}
+        is_flags = values.dtype == np.bool_
+        half = dtype == "BF16" and not is_flags
+        raw = (values.view(np.uint32) >> 16).astype("<u2").tobytes() if half else values.tobytes()
+        stored = "BOOL" if is_flags else dtype
+        header[name] = {"dtype": stored, "shape": values.shape, "data_offsets": (end, end + len(raw))}
         parts.append(raw)
         end += len(raw)
     text = json.dumps(header).encode()

@@ -70,6 +70,15 @@ _LLAMA = (
         _rope("dynamic", factor=4.0) | {"max_position_embeddings": 64},
         _rope("linear", factor=4.0),
     ),
+    Variant(
+        "LlamaForCausalLM",
+        "dynamic RoPE in all of a context beyond its own",
+        _rope("dynamic", factor=4.0) | {"max_position_embeddings": 32},
+        _PLAIN,
+        gguf="the converter doesn't write it",
+        tokens=64,
+        slow=True,
+    ),
     Variant("LlamaForCausalLM", "YaRN", _rope("yarn", **_YARN), _rope("linear", factor=4.0)),
     Variant(
         "LlamaForCausalLM",
@@ -347,7 +356,7 @@ _PHI = (
     Variant(
         "Phi3ForCausalLM",
         "LongRoPE beyond the original context",
-        {"rope_scaling": {"type": "longrope", **_LONGROPE}, "original_max_position_embeddings": 32},
+        {"rope_scaling": {"type": "su", **_LONGROPE}, "original_max_position_embeddings": 32},
         {"rope_scaling": {"type": "longrope", **_LONGROPE, "long_factor": _LONGROPE["short_factor"]}},
     ),
     Variant(
