@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.models.gguf_conversion import convert
-from tests.models.hf_models import VARIANTS, Variant, config_of, write_folder
+from tests.models.hf_models import VARIANTS, Variant, config_of, safetensors, write_folder
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
 from wgpu_engine.files.hf_names import FAMILIES
@@ -103,6 +103,29 @@ def test_features_in_gguf(variant: Variant, tmp_path: Path) -> None:
     path = convert(folder, tmp_path / "model.gguf")
     assert not isinstance(variant.gguf, str)
     check(path, variant.architecture, variant.ids, run_folder(folder, variant.ids, **variant.gguf))
+
+
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM"])
+def test_folders_of_the_first_days(tmp_path: Path, architecture: str) -> None:
+    """They hold masks and frequencies too, and GPT-2's names lack their first part."""
+    folder, ids = write_folder(tmp_path, config_of(architecture)), [5, 3, 400, 77, 5]
+    wanted = run_folder(folder, ids)
+    tensors: dict[str, NDArray[np.generic]] = {
+        name.removeprefix("transformer."): values.astype(np.float32)
+        for name, values in read_folder(folder).tensors.items()
+    }
+    mask, some = np.tri(128, dtype=np.bool_)[None, None], np.ones(2, np.float32)
+    for i in range(2):
+        if architecture == "GPT2LMHeadModel":
+            tensors[f"h.{i}.attn.bias"] = mask.astype(np.float32)
+        elif architecture == "GPTNeoXForCausalLM":
+            name = f"gpt_neox.layers.{i}.attention"
+            tensors |= {f"{name}.bias": mask, f"{name}.masked_bias": np.array(-1e9, np.float32)}
+            tensors[f"{name}.rotary_emb.inv_freq"] = some
+        else:
+            tensors[f"model.layers.{i}.self_attn.rotary_emb.inv_freq"] = some
+    (folder / "model.safetensors").write_bytes(safetensors(tensors))
+    check(folder, architecture, ids, wanted)
 
 
 @pytest.mark.parametrize(
