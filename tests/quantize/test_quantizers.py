@@ -169,6 +169,8 @@ def test_from_every_type(meaning: Meaning, name: str, rng: np.random.Generator) 
     """Converting to F32 gives what the blocks mean."""
     quant = QUANT_TYPES[name]
     raw = rng.integers(0, 256, (4 * quant.blocks(1024), quant.block_bytes), dtype=np.uint8)
+    if name.startswith("F8"):
+        raw &= 0xBF  # without the highest bit of exponents, none is NaN
     if name in ("F64", "I8", "I16", "I32", "I64"):
         wanted = rng.integers(-100, 100, (len(raw), 1)).astype(np.float32)
         raw = wanted.astype({"F": "<f", "I": "<i"}[name[0]] + str(quant.block_bytes)).view(np.uint8)
@@ -178,10 +180,6 @@ def test_from_every_type(meaning: Meaning, name: str, rng: np.random.Generator) 
         # a scale here or there is NaN or infinite, which is refused
         sound = np.isfinite(wanted).all(axis=1)
         raw, wanted = raw[sound], wanted[sound]
-        if quant.name.startswith("F8"):
-            assert not len(raw), "some of 128 codes is NaN"
-            raw = rng.integers(0, 120, (4, quant.block_bytes), dtype=np.uint8)
-            wanted = own_values(quant, raw)
     made = convert(raw.tobytes(), quant, QUANT_TYPES["F32"], quant.block).view(np.float32)
     assert len(raw)
     np.testing.assert_array_equal(made, wanted.ravel())
