@@ -1,5 +1,8 @@
 {# What becomes of 32 features of a column, four in each thread of a cluster: stored, gated or activated, or added to the
    residual stream with the next norm's input written along. Every thread of the workgroup calls `finish`. #}
+{% if experts == "groups" %}
+{% include "experts/groups.wgsl" %}
+{% else %}
 fn column_count() -> u32 {
   return ${"output_count()" if gather else "row_count()"};
 }
@@ -7,6 +10,14 @@ fn column_count() -> u32 {
 fn source_row(column: u32) -> u32 {
   return ${"output_row(column)" if gather else "column"};
 }
+
+fn result_row(column: u32) -> u32 {
+  return column;
+}
+{% endif %}
+{% if experts == "row" %}
+{% include "experts/chosen.wgsl" %}
+{% endif %}
 {% if normed %}
 {% include "norm_factor.wgsl" %}
 {% endif %}
@@ -30,7 +41,8 @@ fn soft_cap(v: vec4<f32>) -> vec4<f32> {
 
 fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<f32>${", up_sums: vec4<f32>" if ports == 2 else ""}) {
   let first = block * 32u + 4u * lane;
-  let live = column < column_count() && first < ${first_block * 32 + part}u;
+  let live = column < column_count() && first < ${first_block * 32 + span}u;
+  let result = result_row(column);
   var values = sums;
 {% if ports == 2 %}
   var up = up_sums;
@@ -59,14 +71,16 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
 {% endif %}
 {% if epilogue == "store" %}
   if (live) {
-    out[column * ${out_stride // 4}u + ${out_offset // 4}u + block * 8u + lane] = values;
+    out[result * ${out_stride // 4}u + ${out_offset // 4}u + block * 8u + lane] = values;
   }
 {% elif epilogue == "gate" %}
-  write_activation(column, block, lane, thread, live, ${gate}(values)${" * up" if ports == 2});
+  write_activation(result, block, lane, thread, live, ${gate}(values)${" * up" if ports == 2});
 {% else %}
   let i = column * ${(features + 3) // 4}u + block * 8u + lane;
   if (live) {
+{% if experts != "row" %}
     values += x[i];
+{% endif %}
     x[i] = values;
   }
 {% if epilogue == "residual_norm" %}

@@ -1,4 +1,4 @@
-{# The gated activation of gate and up that were made by products of their own. #}
+{# The gated activation of gate and up that were made by products of their own, for `pairs` experts a row. #}
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> both: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> h: array<${"u32" if codec == "q8" else "vec4<f32>"}>;
@@ -12,7 +12,7 @@
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let i = workgroup.x * 8u + lane;
   let row = workgroup.y;
-  let live = row < row_count() && i < ${width // 4}u;
+  let live = row < row_count()${" * " ~ pairs ~ "u" if pairs > 1 else ""} && i < ${width // 4}u;
   var values = vec4<f32>(0.0);
   if (live) {
     let base = row * ${2 * width // 4}u + i;

@@ -2,12 +2,16 @@
 
    A workgroup of 8 x `columns` threads makes 32 features for `columns * tile` rows. Each thread runs along K by itself;
    with `share`, a lane loads one part of the activations and shuffles it to its seven neighbours. With `ports` = 2 it
-   makes gate and up features together. #}
+   makes gate and up features together. For experts see `experts/groups.wgsl` and `experts/chosen.wgsl`. #}
 {% set threads = 8 * columns %}
+{% set expert_feature = "base + " if experts else "" %}
 {% include "matmul/bindings.wgsl" %}
 {% include "cluster.wgsl" %}
 {% include "matmul/product.wgsl" %}
 {% include "matmul/epilogue.wgsl" %}
+{% macro products(t, p) %}
+{% for v in range(4) %}${"" if v == 0 else ", "}total${t}_${p}_${v}{% if codec == "f32" %} + fold(sums${t}_${p}_${v}){% endif %}{% endfor %}
+{% endmacro %}
 
 @compute @workgroup_size(8, ${columns})
 fn main(
@@ -20,14 +24,24 @@ fn main(
 ) {
   let lane = local.x;
   let block = workgroup.x + ${grid_x}u * workgroup.z;
+{% if experts == "groups" %}
+{% include "experts/enter_group.wgsl" %}
+  let first_column = group.y + local.y * ${tile}u;
+{% else %}
   let first_column = (workgroup.y * ${columns}u + local.y) * ${tile}u;
+{% endif %}
   let feature = block * 32u + 4u * lane;
   // a plan may have more room than rows; what is left over must still meet the others at barriers
   let used = first_column < column_count();
   let cluster = ${"subgroup_lane & ~7u" if share else "0u"};
+{% if experts == "row" %}
+{% include "experts/each_chosen.wgsl" %}
+  let row0 = pair;
+{% else %}
 {% for t in range(tile) %}
   let row${t} = source_row(min(first_column + ${t}u, column_count() - 1u));
 {% endfor %}
+{% endif %}
 {% for t in range(tile) %}{% for p in range(ports) %}{% for v in range(4) %}
   var total${t}_${p}_${v} = 0.0;
 {% if codec == "f32" %}
@@ -41,7 +55,7 @@ fn main(
 {% endfor %}
 {% for p in range(ports) %}{% for v in range(4) %}
     {
-      let f = min(feature + ${v}u, ${part - 1}u) + ${p * part}u;
+      let f = ${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u;
       let q = quants(f, unit);
       let s = scales(f, unit);
 {% for t in range(tile) %}
@@ -57,7 +71,7 @@ fn main(
 {% endfor %}
 {% for p in range(ports) %}{% for v in range(4) %}
     {
-      let x = values(min(feature + ${v}u, ${part - 1}u) + ${p * part}u, group);
+      let x = values(${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u, group);
 {% for t in range(tile) %}
       sums${t}_${p}_${v} = fma(x, x${t}, sums${t}_${p}_${v});
 {% endfor %}
@@ -86,7 +100,7 @@ fn main(
 {% endfor %}
 {% for p in range(ports) %}{% for v in range(4) %}
     {
-      let f = min(feature + ${v}u, ${part - 1}u) + ${p * part}u;
+      let f = ${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u;
       let q = quants(f, unit);
       let s = scales(f, unit);
 {% for i in range(8) %}
@@ -105,11 +119,17 @@ fn main(
     }
   }
 {% endif %}
+{% if experts == "row" %}
+    sum = fma(share, vec4<f32>(${products(0, 0)}), sum);
+  }
+  finish(column, column, block + ${first_block}u, lane, thread, sum);
+{% else %}
 {% for t in range(tile) %}
   finish(first_column + ${t}u, row${t}, block + ${first_block}u, lane, thread,
 {% for p in range(ports) %}
-    vec4<f32>({% for v in range(4) %}${"" if v == 0 else ", "}total${t}_${p}_${v}{% if codec == "f32" %} + fold(sums${t}_${p}_${v}){% endif %}{% endfor %})${"," if not loop.last else ""}
+    vec4<f32>(${products(t, p)})${"," if not loop.last else ""}
 {% endfor %}
   );
 {% endfor %}
+{% endif %}
 }

@@ -31,13 +31,22 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let member = thread % ${team}u;
   let made = thread / ${team}u;
   let block = workgroup.x + ${grid_x}u * workgroup.z;
-  let feature = min(block * 32u + made, ${part - 1}u);
+  let lane = thread & 7u;
+{% if experts == "groups" %}
+{% include "experts/enter_group.wgsl" %}
+{% endif %}
+  let feature = ${"base + " if experts == "groups" else ""}min(block * 32u + made, ${span - 1}u);
+{% if experts == "row" %}
+{% include "experts/each_chosen.wgsl" %}
+    let row = pair;
+{% else %}
   for (var t = 0u; t < ${tile}u; t++) {
-    let column = workgroup.y * ${tile}u + t;
+    let column = ${"group.y" if experts == "groups" else "workgroup.y * " ~ tile ~ "u"} + t;
     let row = source_row(min(column, max(column_count(), 1u) - 1u));
+{% endif %}
 {% for p in range(ports) %}
     {
-      let f = feature + ${p * part}u;
+      let f = ${"base + " if experts == "row" else ""}feature + ${p * part}u;
 {% if codec == "q8" %}
       var total = 0.0;
       for (var unit = member; unit < ${k // 32}u; unit += ${team}u) {
@@ -67,7 +76,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
 {% endfor %}
     workgroupBarrier();
-    let lane = thread & 7u;
+{% if experts == "row" %}
+    sum = fma(share, part_total4(0u, lane), sum);
+    workgroupBarrier();
+  }
+  finish(select(0xffffffffu, column, thread < 8u), column, block + ${first_block}u, lane, thread, sum);
+{% else %}
     finish(select(0xffffffffu, column, thread < 8u), row, block + ${first_block}u, lane, thread,
 {% for p in range(ports) %}
       part_total4(${p}u, lane)${"," if not loop.last else ""}
@@ -75,4 +89,5 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     );
     workgroupBarrier();
   }
+{% endif %}
 }

@@ -130,8 +130,10 @@ def opened_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(wgpu_engine.engine.llm, "open_device", opened)
         if binding_bytes:
             # of weights alone: the cache has to fit a binding
-            def split(quant: QuantType, features: int, k: int, ports: int, limit: int) -> list[tuple[int, int]]:
-                return split_features(quant, features, k, ports, min(limit, binding_bytes))
+            def split(
+                quant: QuantType, features: int, k: int, ports: int, limit: int, experts: int
+            ) -> list[tuple[int, int]]:
+                return split_features(quant, features, k, ports, min(limit, binding_bytes), experts)
 
             monkeypatch.setattr(wgpu_engine.ops.repack, "split_features", split)
 

@@ -204,12 +204,12 @@ class Lab:
         self._made += [part.buffer for weight in weights for part in weight.parts]
         return weights
 
-    def load(self, *ports: Matrix | Sequence[Matrix]) -> Weight:
+    def load(self, *ports: Matrix | Sequence[Matrix], experts: int = 1) -> Weight:
         """A weight of one or two ports, each a matrix or matrices laid one below the other."""
         loader = self.loader()
         lists = [[port] if isinstance(port, Matrix) else port for port in ports]
         try:
-            weight = drive(loader.weight("w", [[matrix.tensor for matrix in port] for port in lists]))
+            weight = drive(loader.weight("w", [[matrix.tensor for matrix in port] for port in lists], experts=experts))
         finally:
             loader.close()
         return self._keep(weight)[0]

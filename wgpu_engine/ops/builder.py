@@ -110,20 +110,20 @@ class PlanBuilder:
         """Scratch memory; a later request of the same label and size, in this plan or another, is the same memory."""
         return self.pool.buffer(size, label)
 
-    def floats(self, width: int, label: str) -> Buffer:
+    def floats(self, width: int, label: str, rows: int | None = None) -> Buffer:
         """Scratch [rows, width] in f32; rows are padded to 16 bytes."""
-        return self.buffer(4 * self.rows * row_floats(width), label)
+        return self.buffer(4 * (rows or self.rows) * row_floats(width), label)
 
     def logits(self, vocab: int) -> Buffer:
         """Scratch [outputs, vocab] in f32; rows are padded to 16 bytes."""
         return self.buffer(4 * self.outputs * row_floats(vocab), "logits")
 
-    def activation(self, width: int, codec: Codec, label: str) -> Buffer:
+    def activation(self, width: int, codec: Codec, label: str, rows: int | None = None) -> Buffer:
         """Scratch for activations [rows, width] in a codec."""
         if codec == "f32":
-            return self.floats(width, label)
+            return self.floats(width, label, rows)
         assert width % 32 == 0, "int8 activations come in blocks of 32"
-        return self.buffer(4 * self.rows * (width // 32) * Q8_BLOCK_WORDS, label)
+        return self.buffer(4 * (rows or self.rows) * (width // 32) * Q8_BLOCK_WORDS, label)
 
     def squares(self, width: int) -> Buffer:
         """Scratch for the sums of squares of an activation of this width."""

@@ -7,8 +7,8 @@ from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Dispatch
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
 from wgpu_engine.ops.weight import Norm, Weight, WeightPart
 
-_Binding = tuple[str, tuple[str, str], Buffer]
-_FLOATS = "array<vec4<f32>>"
+Binding = tuple[str, tuple[str, str], Buffer]
+FLOATS = "array<vec4<f32>>"
 
 Gate = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]
 """activation functions: `gelu` by erf, `gelu_tanh` its approximation, `relu2` the square of `relu`"""
@@ -101,12 +101,12 @@ def project(
     offset = 0
     for weight in weights:
         assert offset % 4 == 0, "features are written four at a time"
-        _matmul(
+        multiply(
             builder,
             weight,
             a,
             "store",
-            [("out", ("read_write", _FLOATS), out)],
+            [("out", ("read_write", FLOATS), out)],
             bias=bias,
             scale=scale,
             cap=cap,
@@ -131,14 +131,21 @@ def gated(
     features = weights[0].features
     h = builder.activation(features, codec, "gated")
     if len(weights) == 1:
-        binding: _Binding = ("h", _activation_binding(codec), h)
-        _matmul(builder, weights[0], a, "gate", [binding], bias=bias, gate=gate, out_codec=codec)
+        binding: Binding = ("h", activation_binding(codec), h)
+        multiply(builder, weights[0], a, "gate", [binding], bias=bias, gate=gate, out_codec=codec)
     else:
         both = builder.floats(2 * features, "gate and up")
         project(builder, weights, a, both, 2 * features, bias=bias)
-        shader = builder.shader("matmul/gate.wgsl", f"{gate}.{codec}", gate=gate, codec=codec, width=features)
-        builder.add(shader, (builder.state, both, h), (ceil_div(features, 32), builder.rows, 1))
+        add_gate(builder, both, h, features, codec, gate)
     return Activation(h, features, codec)
+
+
+def add_gate(
+    builder: PlanBuilder, both: Buffer, h: Buffer, features: int, codec: Codec, gate: Gate, pairs: int = 1
+) -> None:
+    """h = gate(first half of both) * second half, for `pairs` experts a row."""
+    shader = builder.shader("matmul/gate.wgsl", f"{gate}.{codec}", gate=gate, codec=codec, width=features, pairs=pairs)
+    builder.add(shader, (builder.state, both, h), (ceil_div(features, 32), builder.rows * pairs, 1))
 
 
 @op
@@ -153,8 +160,8 @@ def activated(
 ) -> Activation:
     """activation(a @ weight.T (+ bias)), [rows, features] in `codec`."""
     h = builder.activation(weight.features, codec, "activated")
-    binding: _Binding = ("h", _activation_binding(codec), h)
-    _matmul(builder, weight, a, "gate", [binding], bias=bias, gate=activation, out_codec=codec)
+    binding: Binding = ("h", activation_binding(codec), h)
+    multiply(builder, weight, a, "gate", [binding], bias=bias, gate=activation, out_codec=codec)
     return Activation(h, weight.features, codec)
 
 
@@ -174,16 +181,16 @@ def add_to_residual(
     assert norm.deferred, "only the factor of an RMS norm can be left to readers"
     h = builder.activation(weight.features, codec, "normed")
     squares = builder.squares(weight.features)
-    _matmul(
+    multiply(
         builder,
         weight,
         a,
         "residual_norm",
         [
-            ("x", ("read_write", _FLOATS), x),
-            ("gain", ("read", _FLOATS), norm.gain),
+            ("x", ("read_write", FLOATS), x),
+            ("gain", ("read", FLOATS), norm.gain),
             ("squares", ("read_write", "array<f32>"), squares),
-            ("h", _activation_binding(codec), h),
+            ("h", activation_binding(codec), h),
         ],
         bias=bias,
         scale=scale,
@@ -192,41 +199,66 @@ def add_to_residual(
     return Activation(h, weight.features, codec, squares, norm.eps)
 
 
-def _activation_binding(codec: Codec) -> tuple[str, str]:
-    return ("read_write", "array<u32>" if codec == "q8" else _FLOATS)
+def activation_binding(codec: Codec) -> tuple[str, str]:
+    return ("read_write", "array<u32>" if codec == "q8" else FLOATS)
 
 
-def _matmul(
+def multiply(
     builder: PlanBuilder,
     weight: Weight,
     a: Activation,
     epilogue: str,
-    bindings: list[_Binding],
+    bindings: list[Binding],
     *,
     bias: Buffer | None = None,
     scale: float = 1.0,
     cap: float = 0.0,
     gather: bool = False,
+    experts: str = "",
+    columns: int | None = None,
+    groups: int = 0,
     **values: Any,
 ) -> None:
+    """Adds a product with `epilogue` (`matmul/epilogue.wgsl`), which writes to `bindings`.
+
+    Columns are rows, outputs with `gather`, or what `experts` says (`shaders/experts`): `groups` of at most `columns`
+    each, or rows that go through their experts one by one.
+    """
     assert a.width == weight.k, f"{weight.name}: {a.width} activations meet {weight.k} columns"
     assert a.codec == "f32" or not weight.quant.is_float, f"{weight.name}: float weights need float activations"
+    assert experts or weight.experts == 1, f"{weight.name}: which of the experts?"
     bindings = list(bindings)
     if bias is not None:
-        bindings.append(("bias", ("read", _FLOATS), bias))
+        bindings.append(("bias", ("read", FLOATS), bias))
     if a.squares is not None:
-        bindings.append(("squares_in", ("read", _FLOATS), a.squares))
-    columns = builder.outputs if gather else builder.rows
-    problem = Problem(weight.quant.name, a.codec, weight.features, weight.k, weight.ports, columns)
-    variant = builder.tuning.get(problem) or variants(builder, problem)[0]
-    values |= {"epilogue": epilogue, "bias": bias is not None, "scale": scale, "cap": cap, "gather": gather}
+        bindings.append(("squares_in", ("read", FLOATS), a.squares))
+    columns = columns or (builder.outputs if gather else builder.rows)
+    problem = Problem(
+        weight.quant.name, a.codec, weight.features, weight.k, weight.ports, 1 if experts == "row" else columns
+    )
+    ways = variants(builder, problem)
+    if groups:
+        ways = [way for way in ways if columns % (way.columns * way.tile) == 0] or [Variant()]
+    tuned = builder.tuning.get(problem)
+    values |= {
+        "epilogue": epilogue,
+        "bias": bias is not None,
+        "scale": scale,
+        "cap": cap,
+        "gather": gather,
+        "experts": experts,
+    }
 
     def dispatches(variant: Variant) -> list[Dispatch]:
-        return [_dispatch(builder, weight, part, a, variant, columns, bindings, values) for part in weight.parts]
+        made = variant.columns * variant.tile
+        pieces = groups * (columns // made) if groups else ceil_div(columns, made)
+        cut = {"cuts": columns // made} if groups else {}
+        return [_dispatch(builder, weight, part, a, variant, pieces, bindings, values | cut) for part in weight.parts]
 
-    if builder.trials is not None and problem not in builder.trials:
-        builder.trials[problem] = {way: dispatches(way) for way in variants(builder, problem)}
-    for dispatch in dispatches(variant):
+    # an expert's product stands on what was chosen, which a trial lacks
+    if builder.trials is not None and problem not in builder.trials and not experts:
+        builder.trials[problem] = {way: dispatches(way) for way in ways}
+    for dispatch in dispatches(tuned if tuned in ways else ways[0]):
         builder.add(dispatch.shader, dispatch.buffers, dispatch.grid)
 
 
@@ -236,15 +268,15 @@ def _dispatch(
     part: WeightPart,
     a: Activation,
     variant: Variant,
-    columns: int,
-    bindings: list[_Binding],
+    pieces: int,
+    bindings: list[Binding],
     values: dict[str, Any],
 ) -> Dispatch:
-    blocks = ceil_div(part.features, 32)
+    blocks = ceil_div(min(part.features, weight.features), 32)
     grid_x = min(blocks, WORKGROUPS_PER_DIMENSION)
     shader = builder.shader(
         variant.template,
-        f"{weight.name}.{a.codec}x{columns}",
+        f"{weight.name}.{a.codec}x{pieces}",
         **_weight_values(weight, part),
         codec=a.codec,
         extra_bindings=tuple((name, declaration) for name, declaration, _ in bindings),
@@ -261,7 +293,7 @@ def _dispatch(
         grid_x=grid_x,
         **values,
     )
-    grid = (grid_x, ceil_div(columns, variant.columns * variant.tile), ceil_div(blocks, grid_x))
+    grid = (grid_x, pieces, ceil_div(blocks, grid_x))
     return Dispatch(shader, (part.buffer, builder.state, a.buffer, *(buffer for _, _, buffer in bindings)), grid)
 
 
@@ -274,5 +306,8 @@ def _weight_values(weight: Weight, part: WeightPart) -> dict[str, Any]:
         "ports": weight.ports,
         "features": weight.features,
         "part": part.features,
-        "first_block": part.start // 32,
+        # of an expert
+        "span": min(part.features, weight.features),
+        "first_block": part.start % weight.features // 32,
+        "first_expert": part.start // weight.features,
     }

@@ -52,13 +52,16 @@ class Loader:
             f"the tensor {name} holds NaN or infinite values: expect broken output, or get a sound file"
         )
 
-    async def weight(self, name: str, ports: Sequence[Sequence[TensorInfo]]) -> Weight:
-        """A weight of one or two ports, each made of tensors [features, k] of one type laid one below the other."""
+    async def weight(self, name: str, ports: Sequence[Sequence[TensorInfo]], *, experts: int = 1) -> Weight:
+        """A weight of one or two ports, each made of tensors [features, k] of one type laid one below the other.
+
+        The features of `experts` experts are one expert's after another's.
+        """
         first = ports[0][0]
-        features, k = sum(tensor.rows for tensor in ports[0]), first.columns
+        features, k = sum(tensor.rows for tensor in ports[0]) // experts, first.columns
         limit = min(self.device.limits.binding_bytes, self.device.limits.buffer_bytes)
         parts = []
-        for start, stop in split_features(first.type, features, k, len(ports), limit):
+        for start, stop in split_features(first.type, features, k, len(ports), limit, experts):
             rows = (stop - start) * len(ports)
             planes, words = plane_layout(first.type, k, rows)
             part = WeightPart(start, stop, self.device.buffer(4 * words, name), planes)
@@ -73,7 +76,7 @@ class Loader:
             if first.type.grid:
                 self.device.write(part.buffer, 4 * planes["grid"][0], grid(first.type.grid))
             parts.append(part)
-        return Weight(name, first.type, features, k, tuple(parts), len(ports))
+        return Weight(name, first.type, features, k, tuple(parts), len(ports), experts)
 
     async def stacked(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:
         """The features of all tensors, one below the other: a weight for each run of tensors of the same type."""

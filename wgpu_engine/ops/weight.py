@@ -36,7 +36,7 @@ def plane_layout(quant: QuantType, k: int, rows: int) -> tuple[dict[str, tuple[i
 
 @dataclass(frozen=True)
 class WeightPart:
-    """Output features start..stop of a weight (of each port) in one buffer."""
+    """Output features start..stop of a weight (of each port) in one buffer; those of experts are counted through."""
 
     start: int
     stop: int
@@ -55,7 +55,11 @@ class WeightPart:
 
 @dataclass(frozen=True)
 class Weight:
-    """A matrix [ports * features, k]; ports are matrices that are read together (gate and up)."""
+    """A matrix [ports * features, k]; ports are matrices that are read together (gate and up).
+
+    Of a mixture of experts there is one for each: a port is [experts * features, k], and a part holds whole experts, or
+    features of a single one.
+    """
 
     name: str
     quant: QuantType
@@ -63,6 +67,7 @@ class Weight:
     k: int
     parts: tuple[WeightPart, ...]
     ports: int = 1
+    experts: int = 1
 
     @property
     def bytes(self) -> int:
@@ -85,10 +90,23 @@ class Norm:
         return self.kind == "rms" and self.bias is None
 
 
-def split_features(quant: QuantType, features: int, k: int, ports: int, limit: int) -> list[tuple[int, int]]:
-    """Cuts a weight into runs of features whose planes fit a binding of `limit` bytes."""
+def split_features(
+    quant: QuantType, features: int, k: int, ports: int, limit: int, experts: int = 1
+) -> list[tuple[int, int]]:
+    """Cuts a weight into runs of features whose planes fit a binding of `limit` bytes.
+
+    Experts stay whole where one fits; else each is cut for itself.
+    """
     _, fixed = plane_layout(quant, k, 0)
-    _, words = plane_layout(quant, k, SPLIT_FEATURES * ports)
-    step = (limit // 4 - fixed) // (words - fixed) * SPLIT_FEATURES
+    _, words = plane_layout(quant, k, ports)
+    most = (limit // 4 - fixed) // (words - fixed)
+    if experts > 1 and most >= features:
+        step = most // features * features
+        return [(start, min(start + step, experts * features)) for start in range(0, experts * features, step)]
+    step = most // SPLIT_FEATURES * SPLIT_FEATURES
     assert step > 0, f"a run of {SPLIT_FEATURES} rows is more than a binding holds"
-    return [(start, min(start + step, features)) for start in range(0, features, step)]
+    return [
+        (expert + start, expert + min(start + step, features))
+        for expert in range(0, experts * features, features)
+        for start in range(0, features, step)
+    ]
