@@ -1,8 +1,10 @@
 """The products of a mixture of experts, each row's with the weights of the experts that it was routed to."""
 
+from typing import Any
+
 from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
-from wgpu_engine.ops.matmul import FLOATS, activation_binding, add_gate, multiply
+from wgpu_engine.ops.matmul import FLOATS, Binding, Gate, activation_binding, add_gate, multiply
 from wgpu_engine.ops.routing import Routing
 from wgpu_engine.ops.weight import Norm, Weight
 
@@ -17,7 +19,7 @@ def gated_experts(
     *,
     gate: Gate = "silu",
 ) -> Activation:
-    """gate(a @ gate.T) * (a @ up.T), [rows * used, features] in `codec`, of each row's experts in order of their numbers.
+    """gate(a @ gate.T) * (a @ up.T), [rows * used, features] in `codec`, of each row's experts in order.
 
     From one weight of two ports, or from two weights.
     """
@@ -91,10 +93,10 @@ def _multiply_groups(
     weight: Weight,
     a: Activation,
     epilogue: str,
-    bindings: list[tuple[str, tuple[str, str], Buffer]],
+    bindings: list[Binding],
     routing: Routing,
     pairs: int,
-    **values: object,
+    **values: Any,
 ) -> None:
     multiply(
         builder,

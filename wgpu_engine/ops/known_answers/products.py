@@ -25,7 +25,7 @@ async def embed(trial: Trial, stage: Stage, call: OpCall) -> float:
     wanted = [[scale * value for value in rows[row.token]] for row in stage.rows]
     found = await trial.rows(x, len(wanted), table.k)
     errors = [largest_error(a, b, max(map(abs, b))) for a, b in zip(found, wanted, strict=True)]
-    return max(*errors, await _normed_error(trial, found, h, call.arguments["norm"].gain))
+    return max(*errors, await normed_error(trial, found, h, call.arguments["norm"].gain))
 
 
 async def look_up(trial: Trial, stage: Stage, call: OpCall) -> float:
@@ -46,13 +46,13 @@ async def look_up(trial: Trial, stage: Stage, call: OpCall) -> float:
 async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
     weights, a, out, width = (call.arguments[name] for name in ("weights", "a", "out", "width"))
     sources = stage.sources(call.arguments["outputs_only"])
-    inputs = await _inputs(trial, a, sources)
+    inputs = await inputs_of(trial, a, sources)
     biases, scale, cap = await _biases(trial, call, width), call.arguments["scale"], call.arguments["cap"]
     trial.run(call.dispatches)
     found = await trial.rows(out, len(sources), width)
     offset, error = 0, 0.0
     for weight in weights:
-        sums = await _sums(trial, weight, inputs)
+        sums = await sums_of(trial, weight, inputs)
         for column, row in enumerate(found):
             wanted = [scale * (products[column][0] + biases[offset + f]) for f, products in sums.items()]
             if cap:
@@ -67,10 +67,10 @@ async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
     weights, a = call.arguments["weights"], call.arguments["a"]
     features = weights[0].features
     gate_of = GATES[call.arguments["gate"]]
-    inputs = await _inputs(trial, a, range(len(stage.rows)))
+    inputs = await inputs_of(trial, a, range(len(stage.rows)))
     biases = await _biases(trial, call, 2 * features)
-    gates = await _sums(trial, weights[0], inputs)
-    ups = await _sums(trial, weights[-1], inputs, port=weights[-1].ports - 1)
+    gates = await sums_of(trial, weights[0], inputs)
+    ups = await sums_of(trial, weights[-1], inputs, port=weights[-1].ports - 1)
     trial.run(call.dispatches)
     h: Activation = call.result
     found = await trial.activations(h, len(stage.rows))
@@ -82,7 +82,7 @@ async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
             gate, up = gate + biases[feature], up + biases[features + feature]
             opened = gate_of(gate)
             wanted.append(opened * up)
-            size = max(size, gate_size * _steepness(gate_of, gate) * abs(up) + up_size * abs(opened))
+            size = max(size, gate_size * steepness(gate_of, gate) * abs(up) + up_size * abs(opened))
         values = [row[feature] for feature in gates]
         error = max(error, largest_error(values, wanted, size, [slack[feature] for feature in gates]))
     return error
@@ -90,16 +90,16 @@ async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
 
 async def activated(trial: Trial, stage: Stage, call: OpCall) -> float:
     weight, function = call.arguments["weight"], GATES[call.arguments["activation"]]
-    inputs = await _inputs(trial, call.arguments["a"], range(len(stage.rows)))
+    inputs = await inputs_of(trial, call.arguments["a"], range(len(stage.rows)))
     biases = await _biases(trial, call, weight.features)
-    sums = await _sums(trial, weight, inputs)
+    sums = await sums_of(trial, weight, inputs)
     trial.run(call.dispatches)
     found = await trial.activations(call.result, len(stage.rows))
     error = 0.0
     for column, (row, slack) in enumerate(zip(found.rows, found.slack, strict=True)):
         values = {feature: products[column][0] + biases[feature] for feature, products in sums.items()}
         wanted = list(map(function, values.values()))
-        size = max(sums[feature][column][1] * _steepness(function, value) for feature, value in values.items())
+        size = max(sums[feature][column][1] * steepness(function, value) for feature, value in values.items())
         made = [row[feature] for feature in sums]
         error = max(error, largest_error(made, wanted, size, [slack[feature] for feature in sums]))
     return error
@@ -107,9 +107,9 @@ async def activated(trial: Trial, stage: Stage, call: OpCall) -> float:
 
 async def add_to_residual(trial: Trial, stage: Stage, call: OpCall) -> float:
     weight, a, x = (call.arguments[name] for name in ("weight", "a", "x"))
-    inputs = await _inputs(trial, a, range(len(stage.rows)))
+    inputs = await inputs_of(trial, a, range(len(stage.rows)))
     biases, scale = await _biases(trial, call, weight.features), call.arguments["scale"]
-    sums = await _sums(trial, weight, inputs)
+    sums = await sums_of(trial, weight, inputs)
     before = await trial.rows(x, len(stage.rows), weight.features)
     trial.run(call.dispatches)
     after = await trial.rows(x, len(stage.rows), weight.features)
@@ -118,10 +118,10 @@ async def add_to_residual(trial: Trial, stage: Stage, call: OpCall) -> float:
         wanted = [old[feature] + scale * (sums[feature][column][0] + biases[feature]) for feature in sums]
         size = max(scale * _size(sums, column), *(abs(old[feature]) for feature in sums))
         error = max(error, largest_error([new[feature] for feature in sums], wanted, size))
-    return max(error, await _normed_error(trial, after, call.result, call.arguments["norm"].gain))
+    return max(error, await normed_error(trial, after, call.result, call.arguments["norm"].gain))
 
 
-async def _normed_error(trial: Trial, x: list[list[float]], h: Activation, gain: Buffer) -> float:
+async def normed_error(trial: Trial, x: list[list[float]], h: Activation, gain: Buffer) -> float:
     """The error of a normed activation and its sums of squares, given the rows that were normed."""
     assert h.squares is not None
     gains = await trial.vector(gain, h.width)
@@ -137,7 +137,7 @@ async def _normed_error(trial: Trial, x: list[list[float]], h: Activation, gain:
     return error
 
 
-async def _inputs(trial: Trial, a: Activation, sources: Sequence[int]) -> list[list[float]]:
+async def inputs_of(trial: Trial, a: Activation, sources: Sequence[int]) -> list[list[float]]:
     """What each column of a product reads, with the norm's factor."""
     count = max(sources) + 1
     rows = (await trial.activations(a, count)).rows
@@ -153,21 +153,24 @@ async def _biases(trial: Trial, call: OpCall, count: int) -> list[float]:
     return [0.0] * count if bias is None else await trial.vector(bias, count)
 
 
-async def _sums(trial: Trial, weight: Weight, inputs: list[list[float]], port: int = 0) -> Sums:
-    rows = await trial.weights(weight, _few_features(weight), port)
+async def sums_of(trial: Trial, weight: Weight, inputs: list[list[float]], port: int = 0, expert: int = 0) -> Sums:
+    """The products of a few features of one of the weight's experts."""
+    first = expert * weight.features
+    rows = await trial.weights(weight, [first + feature for feature in _few_features(weight)], port)
     return {
-        feature: [(sum(terms), sum(map(abs, terms))) for terms in (list(map(mul, row, x)) for x in inputs)]
+        feature - first: [(sum(terms), sum(map(abs, terms))) for terms in (list(map(mul, row, x)) for x in inputs)]
         for feature, row in rows.items()
     }
 
 
 def _few_features(weight: Weight) -> list[int]:
-    """Four features, as a thread makes them, at the ends of each part and in its middle."""
+    """Four features, as a thread makes them, at the ends of each part and in its middle; those of an expert."""
     found: set[int] = set()
     for part in weight.parts:
-        middle = (part.start + part.stop) // 2 & ~3
-        for start in (part.start, middle, (part.stop - 1) & ~3):
-            found.update(range(start, min(start + 4, part.stop)))
+        stop = min(part.stop, weight.features)
+        middle = (part.start + stop) // 2 & ~3
+        for start in (part.start, middle, (stop - 1) & ~3):
+            found.update(range(start, min(start + 4, stop)))
     return sorted(found)
 
 
@@ -196,6 +199,6 @@ GATES: dict[str, Callable[[float], float]] = {
 }
 
 
-def _steepness(function: Callable[[float], float], value: float) -> float:
+def steepness(function: Callable[[float], float], value: float) -> float:
     """How much larger errors of a value are once it has gone through a function, one at least."""
     return max(1.0, abs(function(value + 1e-3) - function(value - 1e-3)) / 2e-3)

@@ -11,6 +11,7 @@ from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.attention import PARTITION, Heads, attend
 from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, PlanBuilder, ceil_div
 from wgpu_engine.ops.embed import Index, embed, look_up
+from wgpu_engine.ops.experts import add_experts, gated_experts
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.log_prob import log_prob_error
 from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
@@ -22,6 +23,7 @@ from wgpu_engine.ops.matmul import Gate, activated, add_to_residual, gated, proj
 from wgpu_engine.ops.norm import norm, residual_norm
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table, rope_and_store
+from wgpu_engine.ops.routing import Routing, route
 from wgpu_engine.ops.short_conv import Convolution, short_conv
 from wgpu_engine.ops.state import FROM_SLOT, Row
 from wgpu_engine.ops.weight import Norm, Weight
@@ -38,6 +40,7 @@ _INDICES: tuple[Index, ...] = ("token", "position", "first")
 _ACTIVATIONS: tuple[Gate, ...] = ("gelu", "gelu_tanh", "relu", "relu2")
 _NORMS: tuple[Literal["rms", "layer"], ...] = ("rms", "layer")
 _HALF = FEATURES // 2
+_EXPERTS, _USED = 4, 2
 _HEADS, _KV_HEADS, _HEAD_DIM, _ROPE_DIM = 4, 2, 32, 16
 _ROW = (_HEADS + 2 * _KV_HEADS) * _HEAD_DIM
 _LONGEST = PARTITION + 34
@@ -92,6 +95,11 @@ class SmallChecks:
             yield self._capped(readers[codec][0], codec)
         for activation in _ACTIVATIONS:
             yield self._activated(activation)
+        for rows in (1, _MANY, 2 * _MANY):
+            yield self._route(rows)
+        for codec, stage in product(_CODECS, stages):
+            yield self._gated_experts(readers[codec][0], codec, stage)
+            yield self._add_experts(readers[codec][0], codec, stage)
         for kind, codec in product(_NORMS, _CODECS):
             yield self._explicit_norm(kind, codec)
         for kind in _NORMS:
@@ -193,6 +201,49 @@ class SmallChecks:
             )
 
         return Check(f"residual and norm {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    def _route(self, rows: int) -> Check:
+        async def attempt() -> float:
+            stage = self.trial.stage(self.trial.builder(rows, 0), [Row(0, 0, 0)] * (rows - rows // 4))
+            logits = self.trial.floats(_numbers(rows * 60, seed=8), "logits")
+            return await self._error(stage, lambda builder: route(builder, logits, 60, 4, normalised=False, scale=2.5))
+
+        return Check(f"route 4 of 60, {rows} row{'s' if rows > 1 else ''}", attempt)
+
+    def _gated_experts(self, name: str, codec: Codec, stage: Stage) -> Check:
+        async def attempt() -> float:
+            router = await self._weight(name, 0, _EXPERTS)
+            pair = await self._expert_weight(name, 2)
+            return await self._error_of_reader(
+                stage, codec, lambda builder, h: gated_experts(builder, (pair,), h, _routed(builder, router, h), codec)
+            )
+
+        return Check(f"gated experts {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    def _add_experts(self, name: str, codec: Codec, stage: Stage) -> Check:
+        async def attempt() -> float:
+            router = await self._weight(name, 0, _EXPERTS)
+            pair, down = await self._expert_weight(name, 2), await self._expert_weight(name, 1)
+            x = self.trial.floats([i % 37 / 9 - 2 for i in range(_MANY * K)], "residual")
+
+            def op(builder: PlanBuilder, h: Activation) -> None:
+                routing = _routed(builder, router, h)
+                made = gated_experts(builder, (pair,), h, routing, codec)
+                add_experts(builder, down, made, routing, x, self._norm, codec)
+
+            return await self._error_of_reader(stage, codec, op)
+
+        return Check(f"sum of experts {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+
+    async def _expert_weight(self, name: str, ports: int) -> Weight:
+        """Experts of K features each, no two of them with the same in one place."""
+        starts = [(8 * expert + start) % FEATURES for expert in range(_EXPERTS) for start in range(0, K, 8)]
+        tensors = [small_tensor(QUANT_TYPES[name], start, start + 8) for start in starts]
+        weight = await self._loader.weight(
+            name, [tensors[4 * port :] + tensors[: 4 * port] for port in range(ports)], experts=_EXPERTS
+        )
+        self.trial.hold(weight.parts[0].buffer)
+        return weight
 
     def _explicit_norm(self, kind: Literal["rms", "layer"], codec: Codec) -> Check:
         async def attempt() -> float:
@@ -317,6 +368,12 @@ def _heads(neox: bool) -> Heads:
 def _numbers(count: int, seed: int) -> list[float]:
     """Numbers from -2 to 2 that halves hold exactly."""
     return [value / 64 for value in memoryview(Random(seed).randbytes(count)).cast("b")]
+
+
+def _routed(builder: PlanBuilder, router: Weight, h: Activation) -> Routing:
+    logits = builder.floats(_EXPERTS, "router")
+    project(builder, (router,), h, logits, _EXPERTS)
+    return route(builder, logits, _EXPERTS, _USED, normalised=True)
 
 
 def _rows(stage: Stage) -> str:

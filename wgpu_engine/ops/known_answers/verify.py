@@ -6,6 +6,7 @@ from wgpu_engine.ops.builder import Codec, OpCall
 from wgpu_engine.ops.known_answers.attention import attend, rope_and_store
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.convolution import short_conv
+from wgpu_engine.ops.known_answers.experts import add_experts, gated_experts, route
 from wgpu_engine.ops.known_answers.norms import norm, residual_norm
 from wgpu_engine.ops.known_answers.products import activated, add_to_residual, embed, gated, look_up, project
 from wgpu_engine.ops.known_answers.trial import Stage, Trial
@@ -20,6 +21,9 @@ _ERRORS: dict[str, Callable[[Trial, Stage, OpCall], Awaitable[float]]] = {
         gated,
         activated,
         add_to_residual,
+        route,
+        gated_experts,
+        add_experts,
         norm,
         residual_norm,
         rope_and_store,
@@ -68,6 +72,8 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
         return _norm_name(call)
     if call.op == "short_conv":
         return f"short convolution {PRECISIONS[arguments['codec']]}"
+    if call.op == "route":
+        return f"route {arguments['used']} of {arguments['experts']}, {_rows(stage.builder.rows)}"
     types = "+".join(sorted({weight.quant.name for weight in weights_of(call)}))
     if call.op == "embed":
         return f"embed {types} {PRECISIONS[arguments['codec']]}"
@@ -79,9 +85,15 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
         "gated": f"gated {arguments.get('gate')}",
         "activated": f"activated {arguments.get('activation')}",
         "add_to_residual": "residual and norm",
+        "gated_experts": f"gated {arguments.get('gate')} experts",
+        "add_experts": "sum of experts",
     }[call.op]
-    apart = ", apart" if call.op == "gated" and len(weights_of(call)) > 1 else ""
-    return f"{name} {types} {PRECISIONS[arguments['a'].codec]}{apart}, {room} row{'s' if room > 1 else ''}"
+    apart = ", apart" if call.op.startswith("gated") and len(weights_of(call)) > 1 else ""
+    return f"{name} {types} {PRECISIONS[arguments['a'].codec]}{apart}, {_rows(room)}"
+
+
+def _rows(room: int) -> str:
+    return f"{room} row{'s' if room > 1 else ''}"
 
 
 def _norm_name(call: OpCall) -> str:
