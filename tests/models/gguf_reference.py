@@ -1,6 +1,7 @@
-"""A llama in a GGUF file, dequantized, as the reference takes it: named and ordered as before conversion to GGUF."""
+"""A llama or an LFM2 in a GGUF file, dequantized, as the reference takes it: named and ordered as before conversion."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import gguf
@@ -18,6 +19,7 @@ _NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
+    "token_embd_norm": "model.embedding_norm",
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -30,12 +32,30 @@ _NAMES = {
 }
 
 
-def read_llama(path: Path) -> Checkpoint:
+_NAMES_OF_LFM2 = {
+    **_NAMES,
+    "attn_norm": "operator_norm",
+    "attn_q_norm": "self_attn.q_layernorm",
+    "attn_k_norm": "self_attn.k_layernorm",
+    "attn_output": "self_attn.out_proj",
+    "shortconv.in_proj": "conv.in_proj",
+    "shortconv.conv": "conv.conv",
+    "shortconv.out_proj": "conv.out_proj",
+    "ffn_norm": "ffn_norm",
+    "ffn_gate": "feed_forward.w1",
+    "ffn_up": "feed_forward.w3",
+    "ffn_down": "feed_forward.w2",
+}
+
+
+def read_gguf_reference(path: Path) -> Checkpoint:
     with FileSource(path) as source:
         file = drive(read_gguf(source))
         tensors = {name: values_of(tensor) for name, tensor in file.tensors.items()}
-    settings = {key.removeprefix("llama."): value for key, value in file.metadata.items()}
+    architecture = file.metadata["general.architecture"]
+    settings = {key.removeprefix(f"{architecture}."): value for key, value in file.metadata.items()}
     heads = settings["attention.head_count"]
+    kv_heads = settings.get("attention.head_count_kv", heads)
     head_dim = settings.get("attention.key_length", settings["embedding_length"] // heads)
     rope_dim = settings.get("rope.dimension_count", head_dim)
     rope = {
@@ -48,17 +68,24 @@ def read_llama(path: Path) -> Checkpoint:
     if factors is not None:
         rope |= {"rope_type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
     config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": [{"llama": "LlamaForCausalLM", "lfm2": "Lfm2ForCausalLM"}[architecture]],
+        "model_type": architecture,
         "head_dim": head_dim,
         "max_position_embeddings": settings["context_length"],
         "num_attention_heads": heads,
         "num_hidden_layers": settings["block_count"],
-        "num_key_value_heads": settings.get("attention.head_count_kv", heads),
+        "num_key_value_heads": max(kv_heads) if isinstance(kv_heads, list) else kv_heads,
         "rms_norm_eps": settings["attention.layer_norm_rms_epsilon"],
         "rope_parameters": rope,
     }
-    return Checkpoint(config, dict(_renamed(name, values, head_dim, rope_dim) for name, values in tensors.items()))
+    if architecture == "lfm2":
+        kinds = ["full_attention" if each else "conv" for each in kv_heads]
+        config |= {"layer_types": kinds, "norm_eps": config["rms_norm_eps"]}
+        return Checkpoint(
+            config, {_renamed(_NAMES_OF_LFM2, name): _unsqueezed(name, tensors[name]) for name in tensors}
+        )
+    halves = {name: _halves(name, values, head_dim, rope_dim) for name, values in tensors.items()}
+    return Checkpoint(config, {_renamed(_NAMES, name): values for name, values in halves.items()})
 
 
 def values_of(tensor: TensorInfo) -> Doubles:
@@ -72,14 +99,21 @@ def values_of(tensor: TensorInfo) -> Doubles:
     return values.reshape(tensor.shape)
 
 
-def _renamed(name: str, values: Doubles, head_dim: int, rope_dim: int) -> tuple[str, Doubles]:
-    """The name before conversion, and of queries and keys the order: pairs half a head apart, not neighbours."""
-    stem, end = name.rsplit(".", 1)
-    layer, _, short = stem.rpartition(".")
-    if short in ("attn_q", "attn_k"):
-        by_head = values.reshape(-1, head_dim, *values.shape[1:])
-        turned, rest = by_head[:, :rope_dim], by_head[:, rope_dim:]
-        halves = [turned[:, 0::2], turned[:, 1::2], rest]
-        values = np.concatenate(halves, axis=1).reshape(values.shape)
-    prefix = re.sub(r"^blk", "model.layers", layer) + "." if layer else ""
-    return f"{prefix}{_NAMES[short]}.{end}", values
+def _renamed(names: Mapping[str, str], name: str) -> str:
+    """The name before conversion."""
+    layer, stem, end = re.fullmatch(r"(?:blk\.(\d+)\.)?(.+)\.(weight|bias)", name).groups()
+    return f"model.layers.{layer}.{names[stem]}.{end}" if layer else f"{names[stem]}.{end}"
+
+
+def _halves(name: str, values: Doubles, head_dim: int, rope_dim: int) -> Doubles:
+    """Queries and keys of a llama in the order before conversion: pairs half a head apart, not neighbours."""
+    if "attn_q." not in name and "attn_k." not in name:
+        return values
+    by_head = values.reshape(-1, head_dim, *values.shape[1:])
+    turned, rest = by_head[:, :rope_dim], by_head[:, rope_dim:]
+    return np.concatenate([turned[:, 0::2], turned[:, 1::2], rest], axis=1).reshape(values.shape)
+
+
+def _unsqueezed(name: str, values: Doubles) -> Doubles:
+    """Kernels of convolutions have an axis more before conversion."""
+    return values[:, None, :] if name.endswith("shortconv.conv.weight") else values

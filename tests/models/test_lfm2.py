@@ -1,6 +1,6 @@
 """LFM2 against NumPy in float64."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.models.gguf_reference import read_gguf_reference
+from tests.models.hf_reference import run
 from wgpu_engine import LLM
 from wgpu_engine.errors import ModelFileError
 
@@ -28,56 +30,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def lfm2(weights: Any, ids: Sequence[int]) -> Doubles:
-    """Logits [tokens, vocab] of a `Reference`'s weights."""
-    tensors = weights._weights
-    x = tensors["token_embd.weight"][np.asarray(ids)]
-    for i in range(weights.layers):
-        layer = f"blk.{i}."
-        h = weights._norm(x, f"{layer}attn_norm")
-        if f"{layer}attn_q.weight" in tensors:
-            x = x + weights._project(attention(weights, h, layer), f"{layer}attn_output")
-        else:
-            b, c, u = np.split(weights._project(h, f"{layer}shortconv.in_proj"), 3, axis=1)
-            taps = tensors[f"{layer}shortconv.conv.weight"]
-            kernel = taps.shape[1]
-            padded = np.concatenate([np.zeros((kernel - 1, b.shape[1])), b * u])
-            sums = sum(taps[:, j] * padded[j : j + len(x)] for j in range(kernel))
-            y = c * (sums + tensors.get(f"{layer}shortconv.conv.bias", 0.0))
-            x = x + weights._project(y, f"{layer}shortconv.out_proj")
-        h = weights._norm(x, f"{layer}ffn_norm")
-        gate, up = weights._project(h, f"{layer}ffn_gate"), weights._project(h, f"{layer}ffn_up")
-        x = x + weights._project(gate / (1 + np.exp(-gate)) * up, f"{layer}ffn_down")
-    return weights._norm(x, "token_embd_norm") @ tensors["token_embd.weight"].T
-
-
-def attention(weights: Any, h: Doubles, layer: str) -> Doubles:
-    """With a norm of each query and key, pairs that rotate half a head apart, and one key head."""
-    q, k, v = (weights._project(h, f"{layer}attn_{name}").reshape(len(h), -1, 32).swapaxes(0, 1) for name in "qkv")
-    q, k = (turned(weights, weights._norm(each, f"{layer}attn_{name}_norm")) for name, each in (("q", q), ("k", k)))
-    scores = q @ k.swapaxes(1, 2) / np.sqrt(32)
-    scores[:, np.triu(np.ones((len(h), len(h)), bool), 1)] = -np.inf
-    shares = np.exp(scores - scores.max(axis=2, keepdims=True))
-    return (shares / shares.sum(axis=2, keepdims=True) @ v).swapaxes(0, 1).reshape(len(h), -1)
-
-
-def turned(weights: Any, x: Doubles) -> Doubles:
-    turns = np.exp(1j * np.arange(x.shape[1])[:, None] * weights.frequencies)
-    pairs = (x[..., :16] + 1j * x[..., 16:]) * turns
-    return np.concatenate([pairs.real, pairs.imag], axis=2)
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_variants(
-    tiny_lfm2: Callable[..., Path], reference: Callable[..., Any], variant: str, rng: np.random.Generator
-) -> None:
+def test_variants(tiny_lfm2: Callable[..., Path], variant: str, rng: np.random.Generator) -> None:
     path = tiny_lfm2(**VARIANTS[variant])
-    weights = reference(path)
+    model = read_gguf_reference(path)
     ids = rng.integers(0, 256, 70).tolist()
     with LLM(path, precision="exact", kv_type="f32", ctx_size=128) as llm:
         found = llm.logits(ids)
-        assert llm.statistics().dispatches_per_token <= 8 * weights.layers + 4
-    wanted = lfm2(weights, ids)
+        assert llm.statistics().dispatches_per_token <= 8 * model.layers + 4
+    wanted = run(model, ids)
     assert np.abs(found - wanted).max() < 2e-5 * np.abs(wanted).max()
 
 

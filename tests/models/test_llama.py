@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.models.gguf_reference import read_gguf_reference
+from tests.models.hf_reference import run
 from wgpu_engine import LLM
 
 Array = NDArray[Any]
@@ -68,46 +70,40 @@ def logits(path: Path, ids: list[int], rows: int | None = None, **options: Any) 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("type_name", TYPES)
-def test_files_of_every_type(conformance: Path, reference: Callable[[Path], Any], type_name: str) -> None:
+def test_files_of_every_type(conformance: Path, type_name: str) -> None:
     """`exact` is the mathematics of the file's weights; llama.cpp and `fast`, which round activations, are near."""
     folder = conformance / "quants"
     path = folder / f"rand-llama-256.{type_name}.gguf"
     with np.load(folder / "rand-llama-256.llamacpp-logits.npz") as data:
         ids, peer = data["ids"].tolist(), data[type_name]
     exact = logits(path, ids, 1, precision="exact", kv_type="f32", ctx_size=32)
-    assert relative(exact, reference(path).logits(ids)) < 1e-5
+    assert relative(exact, run(read_gguf_reference(path), ids)) < 1e-5
     assert least_cosine(exact, peer) >= 0.99
     assert least_cosine(logits(path, ids, 1, precision="fast", ctx_size=32), exact) >= 0.99
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_variants_of_the_family(
-    tiny_llama: Callable[..., Path], reference: Callable[[Path], Any], variant: str, rng: np.random.Generator
-) -> None:
+def test_variants_of_the_family(tiny_llama: Callable[..., Path], variant: str, rng: np.random.Generator) -> None:
     path = tiny_llama(**VARIANTS[variant])
     ids = rng.integers(0, 256, 40).tolist()
-    wanted = reference(path).logits(ids)
+    wanted = run(read_gguf_reference(path), ids)
     assert relative(logits(path, ids, precision="exact", kv_type="f32", ctx_size=64), wanted) < 1e-5
 
 
 @pytest.mark.parametrize("variant", ["plain", "heads of 24, rows of 72", "long heads"])
-def test_keys_and_values_in_halves(
-    tiny_llama: Callable[..., Path], reference: Callable[[Path], Any], variant: str, rng: np.random.Generator
-) -> None:
+def test_keys_and_values_in_halves(tiny_llama: Callable[..., Path], variant: str, rng: np.random.Generator) -> None:
     path = tiny_llama(**VARIANTS[variant])
     ids = rng.integers(0, 256, 40).tolist()
     found = logits(path, ids, precision="exact", kv_type="f16", ctx_size=64)
-    assert 0 < relative(found, reference(path).logits(ids)) < 1e-2
+    assert 0 < relative(found, run(read_gguf_reference(path), ids)) < 1e-2
 
 
-def test_positions_far_out(
-    tiny_llama: Callable[..., Path], reference: Callable[[Path], Any], rng: np.random.Generator
-) -> None:
+def test_positions_far_out(tiny_llama: Callable[..., Path], rng: np.random.Generator) -> None:
     """Angles of thousands of turns, and attention over many partitions."""
     path = tiny_llama(context=4096, metadata={"rope.freq_base": 100.0})
     ids = rng.integers(0, 256, 1500).tolist()
     found = logits(path, ids, precision="exact", kv_type="f32")
-    assert relative(found[-100:], reference(path).logits(ids)[-100:]) < 1e-4
+    assert relative(found[-100:], run(read_gguf_reference(path), ids)[-100:]) < 1e-4
 
 
 def test_fast_on_quantized_weights(tiny_llama: Callable[..., Path], rng: np.random.Generator) -> None:
