@@ -134,6 +134,8 @@ class LlamaFile:
     biases: bool = False
     rope_factors: Sequence[float] | None = None
     vocabulary: Literal["llama", "gpt2"] = "llama"
+    pre: str = "gpt-2"
+    """how the gpt2 vocabulary splits words"""
     eos: int | None = None
     """the token that ends an answer; by default the vocabulary's own"""
     chat_template: str | None = CHAT_TEMPLATE
@@ -255,7 +257,7 @@ class LlamaFile:
             tokens = [*letters, *(merge.replace(" ", "") for merge in merges), "<|start|>", "<|end|>"]
             types = [normal] * (len(tokens) - 2) + [control, control]
             writer.add_token_merges(merges)
-            writer.add_tokenizer_pre("gpt-2")
+            writer.add_tokenizer_pre(self.pre)
             writer.add_bos_token_id(len(tokens) - 2)
             writer.add_eos_token_id(self.eos or len(tokens) - 1)
         writer.add_tokenizer_model(self.vocabulary)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,11 @@ def _write(path: Path, architecture: str) -> Path:
     writer.add_head_count_kv(1)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_array("general.license", ["not", "text"])
-    writer.add_tensor("token_embd.weight", np.zeros((4, 32), np.float32))
-    writer.add_tensor("blk.0.attn_k.weight", np.zeros((16, 32), np.float16))
+    shapes = {"token_embd": (4, 32), "output_norm": (32,), "blk.0.attn_norm": (32,), "blk.0.ffn_norm": (32,)}
+    shapes |= {f"blk.0.attn_{name}": (rows, 32) for name, rows in (("q", 32), ("k", 16), ("v", 16), ("output", 32))}
+    shapes |= {"blk.0.ffn_gate": (64, 32), "blk.0.ffn_up": (64, 32), "blk.0.ffn_down": (32, 64)}
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", np.ones(shape, np.float32 if len(shape) == 1 else np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -60,10 +64,14 @@ def test_json(cli: Cli, model: Path) -> None:
     report = json.loads(cli("info", str(model), "--json").stdout)
     assert report["path"] == str(model) and report["architecture"] == "llama" and report["context"] == 512
     assert report["license"] is None and report["file_bytes"] == model.stat().st_size
-    assert report["parameters"] == 4 * 32 + 16 * 32
-    assert report["tensors"] == {"F16": {"count": 1, "bytes": 1024}, "F32": {"count": 1, "bytes": 512}}
-    assert report["supported"] is True and report["memory"]["adapter"] == "Blue GPU"
-    assert report["memory"]["ctx_size"] == 512 and report["memory"]["weights"] == 1536
+    matrices, vectors = 4 * 32 + 32 * (32 + 16 + 16 + 32) + 3 * 64 * 32, 3 * 32
+    assert report["parameters"] == matrices + vectors
+    assert report["tensors"] == {
+        "F16": {"count": 8, "bytes": 2 * matrices},
+        "F32": {"count": 3, "bytes": 4 * vectors},
+    }
+    assert report["supported"] is True and report["obstacles"] == [] and report["memory"]["adapter"] == "Blue GPU"
+    assert report["memory"]["ctx_size"] == 512 and report["memory"]["weights"] == 2 * matrices + 4 * vectors
     assert report["memory"]["kv"] == 512 * 2 * 16 * 2, "positions, K and V, one head of 16, f16"
     assert report["memory"]["available"] == 1 << 30 and report["memory"]["fits"] is True
 
@@ -73,7 +81,9 @@ def test_options_change_what_it_takes(cli: Cli, model: Path) -> None:
     arguments = ("--json", "--ctx-size", "128", "--kv-type", "f32", "--memory-budget", "1M")
     memory = json.loads(cli("info", str(model), *arguments).stdout)["memory"]
     assert memory["kv"] == 128 * 2 * 16 * 4 and memory["available"] == 1 << 20 and memory["fits"] is False
-    assert "does NOT fit Blue GPU: 1.0 MiB are free" in cli("info", str(model), "--memory-budget", "1M").stdout
+    result = cli("info", str(model), "--memory-budget", "1M")
+    assert result.exit_code == 2 and "does NOT fit Blue GPU: 1.0 MiB are free" in result.stdout
+    assert "It does not run:\n- the model takes 64 MiB" in result.stdout
 
 
 @pytest.mark.usefixtures("adapter")
@@ -96,16 +106,18 @@ def test_without_an_adapter_the_rest_is_told(cli: Cli, model: Path, monkeypatch:
 def test_people_get_tables_and_no_control_characters(cli: Cli, model: Path) -> None:
     result = cli("info", str(model))
     assert result.exit_code == 0 and "Tiny[2J [red]" in result.stdout and "\x1b" not in result.stdout
-    assert "512 B" in result.stdout and "1.0 KiB" in result.stdout and "It fits Blue GPU" in result.stdout
+    assert "384 B" in result.stdout and "18.2 KiB" in result.stdout and "It fits Blue GPU" in result.stdout
+    assert result.stdout.endswith("It runs.\n")
 
 
 def test_shows_what_it_can_of_a_model_that_does_not_run(cli: Cli, tmp_path: Path) -> None:
     path = _write(tmp_path / "other.gguf", "novel")
     report = json.loads(cli("info", str(path), "--json").stdout)
-    assert report["supported"] is False and "novel" in report["unsupported_because"] and report["memory"] is None
-    assert report["tensors"]["F32"]["count"] == 1
+    assert report["supported"] is False and report["memory"] is None
+    assert len(report["obstacles"]) == 1 and "'novel' is not supported" in report["obstacles"][0]
+    assert report["tensors"]["F32"]["count"] == 3
     result = cli("info", str(path))
-    assert result.exit_code == 0 and "does not run" in result.stdout
+    assert result.exit_code == 2 and "It does not run:\n- the architecture 'novel'" in result.stdout
 
 
 @pytest.mark.usefixtures("adapter")
@@ -118,6 +130,42 @@ def test_a_folder(cli: Cli, tiny_folder: Callable[..., Path]) -> None:
     assert report["file_bytes"] > sum(each["bytes"] for each in report["tensors"].values())
     result = cli("info", str(path.parent))
     assert result.exit_code == 2 and "folder without config.json" in result.stderr
+
+
+MODEL: dict[str, Any] = {"types": {"ffn": "Q4_0"}, "vocabulary": "gpt2"}
+
+
+@pytest.mark.usefixtures("adapter")
+def test_tokenizer_and_template_are_told(cli: Cli, tiny_llama: Callable[..., Path]) -> None:
+    tools = "{% if tools %}{{ tools }}{% endif %}{{ messages }}"
+    report = json.loads(cli("info", str(tiny_llama(**MODEL, chat_template=tools)), "--json").stdout)
+    assert report["tokenizer"] == {"kind": "byte-level BPE", "pre": "gpt-2", "tokens": 266}
+    assert report["chat_template"] == {"origin": "file", "tools": True}
+    assert report["dispatches_per_token"] > 10 and report["unused_tensors"] == []
+    result = cli("info", str(tiny_llama(**MODEL)))
+    assert "byte-level BPE (gpt-2), 266 tokens" in result.stdout
+    assert "the file's own, without tools" in result.stdout
+
+
+@pytest.mark.usefixtures("adapter")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"chat_template": "{% if %}"}, "the chat template is wrong on line 1"),
+        ({"pre": "brand-new-bpe"}, "pre-tokenizer 'brand-new-bpe' is not known"),
+        ({"tensors": {"blk.1.ffn_up.weight": None}}, "the tensor blk.1.ffn_up.weight is missing"),
+        ({"metadata": {"rope.scaling.type": "spiral"}}, "RoPE scaling 'spiral'"),
+    ],
+)
+def test_what_stands_in_the_way_is_named(
+    cli: Cli, tiny_llama: Callable[..., Path], changes: dict[str, Any], said: str
+) -> None:
+    path = tiny_llama(**MODEL, **changes)
+    report = json.loads(cli("info", str(path), "--json").stdout)
+    assert len(report["obstacles"]) == 1 and said in report["obstacles"][0]
+    assert report["memory"] is not None and report["tensors"]["Q4_0"]["count"] >= 5
+    result = cli("info", str(path))
+    assert result.exit_code == 2 and said in result.stdout and result.stderr == ""
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])

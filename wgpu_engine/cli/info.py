@@ -1,78 +1,201 @@
-"""`wgpu-engine info`: what is in a model file, and what it takes to run it."""
+"""`wgpu-engine info`: what is in a model file, what it takes to run it, and what stands in its way if it doesn't."""
 
 from collections import Counter
+from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.options import AsJson, ModelName, ModelOptions
-from wgpu_engine.errors import ModelFileError, NoAdapterError, UnsupportedModelError
+from wgpu_engine.errors import EngineError, NoAdapterError
 
 if TYPE_CHECKING:
-    from wgpu_engine.files.model_file import ModelFile
+    from wgpu_engine.engine.rehearsal import Rehearsal
+    from wgpu_engine.files.survey import Survey
     from wgpu_engine.gpu.device import AdapterInfo
+    from wgpu_engine.text.vocabulary import Vocabulary
+
+EXIT_OBSTACLES = 2
+_KINDS = {"gpt2": "byte-level BPE", "llama": "SentencePiece", "bert": "WordPiece"}
+_UNUSED_SHOWN = 3
 
 
 def info(options: ModelOptions, model: ModelName = "smollm2", as_json: AsJson = False) -> None:
     """Show what a model is, its tensors by type, and the memory it takes on the chosen adapter.
+
+    Leaves with 0 where it will run. Where it won't, says which
+    tensor or key stands in the way, and leaves with 2.
 
     Examples:
       wgpu-engine info smollm2
       wgpu-engine info ./model.gguf --ctx-size 8192 --kv-type f32
       wgpu-engine info smollm2 --json
     """
-    from wgpu_engine.files.opening import open_any
     from wgpu_engine.files.store import Store
+    from wgpu_engine.files.survey import survey
     from wgpu_engine.platform.drive import drive
 
-    with drive(open_any(Store().find(model))) as file:
-        report = _describe(_quantized(file, options.quantize), options)
+    with drive(survey(Store().find(model))) as file:
+        if options.quantize is not None:
+            _quantize(file, options.quantize)
+        report = _describe(file, options)
     if as_json:
         terminal.write_json(report)
     else:
         _print(report)
+    if report["obstacles"]:
+        raise typer.Exit(EXIT_OBSTACLES)
 
 
-def _quantized(file: "ModelFile", quantize: str | None) -> "ModelFile":
-    if quantize is None:
-        return file
+def _quantize(file: "Survey", name: str) -> None:
+    from wgpu_engine.files.model_file import ModelFile
     from wgpu_engine.quantize.convert import writable
     from wgpu_engine.quantize.recipe import recipe
 
-    return recipe(file, writable(quantize)).file
+    model = ModelFile(file.path, file.metadata, file.tensors, tuple(file.sources))
+    file.tensors = recipe(model, writable(name)).file.tensors
 
 
-def _describe(file: "ModelFile", options: ModelOptions) -> dict[str, Any]:
-    counts = Counter(tensor.type.name for tensor in file.tensors.values())
-    sizes: Counter[str] = Counter()
-    for tensor in file.tensors.values():
-        sizes[tensor.type.name] += tensor.nbytes
+def _describe(file: "Survey", options: ModelOptions) -> dict[str, Any]:
+    from wgpu_engine.engine.rehearsal import Rehearsal, rehearse
+    from wgpu_engine.platform.drive import drive
+
+    adapter = _adapter(options)
+    rehearsal = Rehearsal()
+    if file.whole:
+        rehearsal = drive(
+            rehearse(
+                file.metadata,
+                file.tensors,
+                file.unreadable,
+                adapter,
+                ctx_size=options.ctx_size,
+                precision=options.precision,
+                kv_type=options.kv_type,
+            )
+        )
+    text = _text(file, rehearsal)
+    memory = _memory(file, rehearsal, adapter, options)
+    obstacles = [*file.obstacles, *rehearsal.obstacles, *text.obstacles]
+    if memory and memory["refusal"]:
+        obstacles.append(memory.pop("refusal"))
     architecture = _plain(file, "general.architecture")
-    report: dict[str, Any] = {
+    description = rehearsal.description
+    return {
         "path": str(file.path),
+        "kind": file.kind,
         "name": _plain(file, "general.name"),
         "architecture": architecture,
-        "parameters": sum(tensor.rows * tensor.columns for tensor in file.tensors.values()),
-        "context": _plain(file, f"{architecture}.context_length"),
+        "layers": description.layers if description else None,
+        "width": description.width if description else None,
+        "parameters": _parameters(file),
+        "context": description.context if description else _plain(file, f"{architecture}.context_length"),
         "license": _plain(file, "general.license"),
         "file_bytes": file.file_bytes,
-        "tensors": {name: {"count": counts[name], "bytes": sizes[name]} for name, _ in sizes.most_common()},
+        "tensors": _types(file),
+        "unused_tensors": rehearsal.unused,
+        "tokenizer": text.tokenizer,
+        "chat_template": text.template,
+        "memory": memory,
+        "dispatches_per_token": rehearsal.dispatches,
+        "warnings": rehearsal.warnings,
+        "supported": not obstacles,
+        "obstacles": obstacles,
     }
+
+
+def _types(file: "Survey") -> dict[str, dict[str, Any]]:
+    """Count and bytes of the tensors of each type, the largest first; bytes are None where nobody knows."""
+    counts, sizes = Counter(tensor.type.name for tensor in file.tensors.values()), Counter[str]()
+    for tensor in file.tensors.values():
+        sizes[tensor.type.name] += tensor.nbytes
+    types: dict[str, dict[str, Any]] = {
+        name: {"count": counts[name], "bytes": size} for name, size in sizes.most_common()
+    }
+    for name, count in Counter(tensor.type for tensor in file.unreadable).items():
+        types[name] = {"count": count + counts[name], "bytes": file.sizes.get(name)}
+    return types
+
+
+def _parameters(file: "Survey") -> int:
+    shapes = [tensor.shape for tensor in file.tensors.values()] + [tensor.shape for tensor in file.unreadable]
+    return sum(map(prod, shapes))
+
+
+@dataclass
+class _Text:
+    """What is known of tokenizer and chat template, and what is wrong with them."""
+
+    tokenizer: dict[str, Any] | None
+    template: dict[str, Any] | None
+    obstacles: list[str]
+
+
+def _text(file: "Survey", rehearsal: "Rehearsal") -> _Text:
+    from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
+    from wgpu_engine.text.chat_template import ChatTemplate
+    from wgpu_engine.text.hf_tokenizer import NoTokenizer
+    from wgpu_engine.text.opening import open_tokenizer
+
+    found = _Text(None, None, [])
+    if not any(key.startswith("tokenizer.") for key in file.metadata):
+        return found
+    named = {
+        "kind": _plain(file, "tokenizer.ggml.model"),
+        "pre": _plain(file, "tokenizer.ggml.pre"),
+        "tokens": None,
+    }
+    found.tokenizer = named
+    vocabulary: Vocabulary | None = None
+    size = rehearsal.description.vocab if rehearsal.description else _tokens(file)
     try:
-        return report | {"supported": True, "unsupported_because": None, "memory": _memory(file, options)}
-    except (UnsupportedModelError, ModelFileError) as error:
-        return report | {"supported": False, "unsupported_because": str(error), "memory": None}
+        tokenizer = open_tokenizer(file.metadata, size, TokenizersEncoder)
+        vocabulary = tokenizer.vocabulary
+        none = isinstance(tokenizer, NoTokenizer)
+        named["kind"] = "none" if none else _KINDS[vocabulary.kind]
+        named["tokens"] = None if none else len(vocabulary)
+    except EngineError as error:
+        found.obstacles.append(str(error))
+    try:
+        template = (
+            ChatTemplate.from_metadata(file.metadata, vocabulary)
+            if vocabulary
+            else ChatTemplate(str(file.metadata["tokenizer.chat_template"]))
+            if "tokenizer.chat_template" in file.metadata
+            else None
+        )
+        if template is not None:
+            found.template = {"origin": template.origin, "tools": template.takes_tools}
+    except EngineError as error:
+        found.obstacles.append(str(error))
+    return found
 
 
-def _memory(file: "ModelFile", options: ModelOptions) -> dict[str, Any]:
+def _tokens(file: "Survey") -> int:
+    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    return len(tokens) if isinstance(tokens, list) else 0
+
+
+def _memory(
+    file: "Survey", rehearsal: "Rehearsal", adapter: "AdapterInfo | None", options: ModelOptions
+) -> dict[str, Any] | None:
     """Bytes that the model takes with these options, and those there are; `available` is None where nobody tells."""
-    from wgpu_engine.engine.memory import context_size, footprint, memory_budget
-    from wgpu_engine.models.registry import describe
+    from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+    from wgpu_engine.errors import OutOfMemoryError
 
-    description = describe(file.metadata, file.tensors)
-    ctx_size = context_size(description, options.ctx_size)
-    need = footprint(description, file.tensor_bytes, ctx_size, options.kv_type)
-    adapter = _adapter(options)
+    if rehearsal.description is None or file.unreadable:
+        return None
+    ctx_size = context_size(rehearsal.description, options.ctx_size)
+    weights = sum(tensor.nbytes for tensor in file.tensors.values())
+    need = footprint(rehearsal.description, weights, ctx_size, options.kv_type)
     available = options.memory_budget or (memory_budget(adapter) if adapter else None)
+    refusal = None
+    try:
+        check_budget(need, available, ctx_size)
+    except OutOfMemoryError as error:
+        refusal = str(error)
     return {
         "adapter": adapter.name if adapter else None,
         "ctx_size": ctx_size,
@@ -80,7 +203,8 @@ def _memory(file: "ModelFile", options: ModelOptions) -> dict[str, Any]:
         "kv": need.kv,
         "total": need.total,
         "available": available,
-        "fits": None if available is None else need.total <= available,
+        "fits": None if available is None else refusal is None,
+        "refusal": refusal,
     }
 
 
@@ -96,7 +220,7 @@ def _adapter(options: ModelOptions) -> "AdapterInfo | None":
         return None
 
 
-def _plain(file: "ModelFile", key: str) -> str | int | None:
+def _plain(file: "Survey", key: str) -> str | int | None:
     """A text or number of the metadata; None where it is absent or something else."""
     value = file.metadata.get(key)
     return value if isinstance(value, str | int) else None
@@ -104,21 +228,80 @@ def _plain(file: "ModelFile", key: str) -> str | int | None:
 
 def _print(report: dict[str, Any]) -> None:
     console = terminal.console()
-    facts = {name: report[name] for name in ("path", "name", "architecture", "context", "license")}
-    facts["parameters"] = f"{report['parameters'] / 1e6:,.1f} million"
-    for name, fact in facts.items():
-        if fact is not None:
-            console.print(f"{name + ':':14}{terminal.printable(str(fact)[:200])}", soft_wrap=True)
-    rows = [(name, each["count"], terminal.size(each["bytes"])) for name, each in report["tensors"].items()]
+    for name, fact in _facts(report):
+        console.print(f"{name:14}", style="dim", end="")
+        console.print(terminal.printable(fact)[:300], soft_wrap=True)
+    rows = [
+        (name, f"{each['count']:,}", "?" if each["bytes"] is None else terminal.size(each["bytes"]))
+        for name, each in report["tensors"].items()
+    ]
+    if rows:
+        console.print()
+        console.print(terminal.table(["type", "tensors", "size"], rows, right=["tensors", "size"]))
+    if report["memory"] is not None:
+        console.print()
+        _print_memory(console, report["memory"])
     console.print()
-    console.print(terminal.table(["type", "tensors", "size"], rows, right=["tensors", "size"]))
-    console.print()
-    memory = report["memory"]
-    if memory is None:
-        console.print(f"It does not run: {terminal.printable(report['unsupported_because'])}.", soft_wrap=True)
+    for warning in report["warnings"]:
+        console.print(terminal.printable(f"! {warning}"), style="yellow", soft_wrap=True)
+    if not report["obstacles"]:
+        console.print("It runs.", style="green")
         return
+    console.print("It does not run:", style="red")
+    for obstacle in report["obstacles"]:
+        console.print(terminal.printable(f"- {obstacle}"), soft_wrap=True)
+
+
+def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
+    shape = [f"{report['layers']} layers of {report['width']:,} values"] if report["layers"] else []
+    if report["parameters"]:
+        shape.append(f"{_number(report['parameters'])} parameters")
+    facts = [
+        ("path", report["path"]),
+        ("files", f"{report['kind']}, {terminal.size(report['file_bytes'])}"),
+        ("name", report["name"]),
+        ("architecture", ", ".join([str(report["architecture"] or "not named"), *shape])),
+        ("context", report["context"] and f"{report['context']:,} positions"),
+        ("tokenizer", report["tokenizer"] and _tokenizer(report["tokenizer"])),
+        ("chat template", _template(report["chat_template"])),
+        ("license", report["license"]),
+        ("unused", _unused(report["unused_tensors"])),
+    ]
+    return [(name, str(fact)) for name, fact in facts if fact]
+
+
+def _number(count: int) -> str:
+    for unit, word in ((10**9, "billion"), (10**6, "million")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {word}"
+    return f"{count:,}"
+
+
+def _tokenizer(tokenizer: dict[str, Any]) -> str:
+    pre = f" ({tokenizer['pre']})" if tokenizer["pre"] else ""
+    tokens = f", {tokenizer['tokens']:,} tokens" if tokenizer["tokens"] else ""
+    return f"{tokenizer['kind'] or 'not named'}{pre}{tokens}"
+
+
+def _template(template: dict[str, Any] | None) -> str:
+    if template is None:
+        return "none"
+    origin = (
+        "the file's own" if template["origin"] == "file" else f"none in the file, so the built-in {template['origin']}"
+    )
+    return f"{origin}, {'takes tools' if template['tools'] else 'without tools'}"
+
+
+def _unused(names: list[str]) -> str | None:
+    if not names:
+        return None
+    more = f" and {len(names) - _UNUSED_SHOWN} more" if len(names) > _UNUSED_SHOWN else ""
+    return f"{', '.join(names[:_UNUSED_SHOWN])}{more}"
+
+
+def _print_memory(console: Any, memory: dict[str, Any]) -> None:
     console.print(
-        f"It takes {terminal.size(memory['total'])} with a context of {memory['ctx_size']}: "
+        f"It takes {terminal.size(memory['total'])} with a context of {memory['ctx_size']:,}: "
         f"{terminal.size(memory['weights'])} for weights, {terminal.size(memory['kv'])} for the KV cache, the rest to "
         "work in.",
         soft_wrap=True,

@@ -4,18 +4,18 @@ Every count, length, offset, alignment and type is checked before it is used, si
 Format: the GGUF specification, docs/gguf.md in the ggml repository.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 
-from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.errors import EngineError, ModelFileError, UnsupportedModelError
 from wgpu_engine.files.disguise import guess
 from wgpu_engine.files.ggml_types import GGML_NAMES, supported_types
 from wgpu_engine.files.gguf_window import Parse, Value, Window, show
 from wgpu_engine.files.quants import BY_GGML_ID, QuantType
 from wgpu_engine.platform.source import ByteSource
 
-__all__ = ["GGUF", "TensorInfo", "Value", "read_gguf"]
+__all__ = ["GGUF", "GGUFSurvey", "TensorInfo", "UnreadableTensor", "Value", "read_gguf", "survey_gguf"]
 
 _MAX_KEYS = 1 << 16
 _MAX_TENSORS = 1 << 18
@@ -65,6 +65,35 @@ class GGUF:
 
 
 @dataclass(frozen=True)
+class UnreadableTensor:
+    """A tensor of a type that this version can't read."""
+
+    name: str
+    type: str
+    """its name, or "type N" where that isn't known either"""
+    shape: tuple[int, ...]
+    fault: EngineError | None = None
+    """why it can't be read"""
+
+
+@dataclass
+class GGUFSurvey:
+    """What can be found out of a GGUF file, sound or not."""
+
+    version: int = 0
+    metadata: dict[str, Value] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
+    alignment: int = _DEFAULT_ALIGNMENT
+    tensors: dict[str, TensorInfo] = field(default_factory=dict)
+    """empty where the header breaks off; perhaps beyond the end of the file"""
+    unreadable: list[UnreadableTensor] = field(default_factory=list)
+    faults: list[EngineError] = field(default_factory=list)
+    """what else is wrong"""
+    whole: bool = False
+    """whether the header was read to its end"""
+
+
+@dataclass(frozen=True)
 class _Entry:
     """A tensor as the header declares it, its offset still relative to the data."""
 
@@ -82,49 +111,70 @@ async def read_gguf(source: ByteSource) -> GGUF:
         ModelFileError: not a GGUF, or a damaged or truncated one.
         UnsupportedModelError: a version, byte order or tensor type that this version can't read.
     """
-    parse = _parse(source)
-    wanted = next(parse)
-    while True:
-        data = bytes(await source.read(wanted.offset, wanted.length))
-        try:
-            wanted = parse.send(data)
-        except StopIteration as finished:
-            result: GGUF = finished.value
-            return result
+    found = GGUFSurvey()
+    await _run(_parse(source, found, strict=True), source)
+    return GGUF(found.version, found.metadata, found.kinds, found.alignment, found.tensors)
 
 
-def _parse(source: ByteSource) -> Parse[GGUF]:
+async def survey_gguf(source: ByteSource) -> GGUFSurvey:
+    """Read as much of a GGUF file's header as makes sense; what is wrong is told instead of raised."""
+    found = GGUFSurvey()
+    try:
+        await _run(_parse(source, found, strict=False), source)
+    except EngineError as error:
+        found.faults.append(error)
+    return found
+
+
+async def _run(parse: Parse[None], source: ByteSource) -> None:
+    try:
+        wanted = next(parse)
+        while True:
+            wanted = parse.send(bytes(await source.read(wanted.offset, wanted.length)))
+    except StopIteration:
+        return
+
+
+def _parse(source: ByteSource, found: GGUFSurvey, *, strict: bool) -> Parse[None]:
+    """Fills `found`; unless `strict`, tensors that can't be read are passed over and their faults noted."""
     window = Window(source.name, source.size)
-    version = yield from _version(window)
+    found.version = yield from _version(window)
     tensor_count = yield from window.u64("the tensor count")
     key_count = yield from window.u64("the metadata count")
     # The least that an entry takes: a key's length, a type, a byte; a name's length, dimensions, a type, an offset.
     _check_count(window, key_count, _MAX_KEYS, 13, "metadata entries")
     _check_count(window, tensor_count, _MAX_TENSORS, 24, "tensors")
 
-    metadata: dict[str, Value] = {}
-    kinds: dict[str, int] = {}
+    metadata = found.metadata
     for index in range(key_count):
         key = yield from window.name_string(f"metadata key {index}")
         if key in metadata:
             raise window.damaged(f"it has the metadata key {show(key)} twice")
-        kinds[key] = yield from window.u32(f"the type of {show(key)}")
-        metadata[key] = yield from window.value(kinds[key], key)
-    alignment = _alignment(window, metadata)
+        found.kinds[key] = yield from window.u32(f"the type of {show(key)}")
+        metadata[key] = yield from window.value(found.kinds[key], key)
+    alignment = found.alignment = _alignment(window, metadata)
 
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, _Entry | None] = {}
     for index in range(tensor_count):
-        entry = yield from _entry(window, index)
-        if entry.name in entries:
-            raise window.damaged(f"it has the tensor {show(entry.name)} twice")
-        entries[entry.name] = entry
+        name, shape, type_id, offset = yield from _declaration(window, index)
+        if name in entries:
+            raise window.damaged(f"it has the tensor {show(name)} twice")
+        try:
+            entries[name] = _entry(window, name, shape, type_id, offset)
+        except EngineError as error:
+            if strict:
+                raise
+            entries[name] = None
+            type_name = GGML_NAMES.get(type_id, f"type {type_id}")
+            found.unreadable.append(UnreadableTensor(name, type_name, shape, error))
+    found.whole = True
     data_start = -(-window.offset // alignment) * alignment
-    _check_data(window, list(entries.values()), data_start, alignment)
-    tensors = {
+    readable = [entry for entry in entries.values() if entry is not None]
+    found.tensors |= {
         entry.name: TensorInfo(entry.name, entry.type, entry.shape, source, data_start + entry.offset, entry.nbytes)
-        for entry in entries.values()
+        for entry in readable
     }
-    return GGUF(version, metadata, kinds, alignment, tensors)
+    _check_data(window, readable, data_start, alignment)
 
 
 def _version(window: Window) -> Parse[int]:
@@ -158,7 +208,8 @@ def _alignment(window: Window, metadata: dict[str, Value]) -> int:
     return alignment
 
 
-def _entry(window: Window, index: int) -> Parse[_Entry]:
+def _declaration(window: Window, index: int) -> Parse[tuple[str, tuple[int, ...], int, int]]:
+    """Name, shape, type and offset of a tensor, as the header has them."""
     name = yield from window.name_string(f"the name of tensor {index}")
     what = f"the tensor {show(name)}"
     dimensions = yield from window.u32(what)
@@ -167,9 +218,13 @@ def _entry(window: Window, index: int) -> Parse[_Entry]:
     reversed_shape = []
     for _ in range(dimensions):
         reversed_shape.append((yield from window.u64(what)))
-    shape = tuple(reversed(reversed_shape))
     type_id = yield from window.u32(what)
     offset = yield from window.u64(what)
+    return name, tuple(reversed(reversed_shape)), type_id, offset
+
+
+def _entry(window: Window, name: str, shape: tuple[int, ...], type_id: int, offset: int) -> _Entry:
+    what = f"the tensor {show(name)}"
     if 0 in shape or prod(shape) > _MAX_ELEMENTS:
         raise window.damaged(f"{what} has the impossible shape {list(shape)}")
     if type_id not in GGML_NAMES:

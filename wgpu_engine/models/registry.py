@@ -48,6 +48,11 @@ async def load_model(
     device: Device, metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo], loader: Loader
 ) -> Model:
     """Brings a file's model onto the device; raises what `describe` and the architecture's `load` raise."""
-    description = describe(metadata, tensors)
-    architecture = ARCHITECTURES[description.architecture]
-    return await architecture.load(device, Settings(metadata), Tensors(tensors), description, loader)
+    return await load_described(device, metadata, Tensors(tensors), describe(metadata, tensors), loader)
+
+
+async def load_described(
+    device: Device, metadata: Mapping[str, Any], tensors: Tensors, description: Description, loader: Loader
+) -> Model:
+    """What `load_model` does once the model is described; raises what the architecture's `load` raises."""
+    return await ARCHITECTURES[description.architecture].load(device, Settings(metadata), tensors, description, loader)

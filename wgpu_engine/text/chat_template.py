@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import Template
+from jinja2 import Template, meta
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from wgpu_engine.errors import ModelFileError, RequestError
@@ -71,6 +71,13 @@ class ChatTemplate:
             ):
                 return cls(builtin.source, **tokens, origin=builtin.name)
         return None
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the template says anything about tools."""
+        if self._tool_template is not self._template:
+            return True
+        return "tools" in meta.find_undeclared_variables(self._environment.parse(self.source))
 
     def render(
         self,
