@@ -1,17 +1,13 @@
 {# Writes the input of the next RMS norm's readers: values times the norm's gain, and the sums of squares that its factor
    is made of. Bindings: `h`, `gain: array<vec4<f32>>`, `squares`. #}
 {% include "activation.wgsl" %}
+{% include "squares.wgsl" %}
 
 fn write_normed(row: u32, block: u32, lane: u32, thread: u32, live: bool, values: vec4<f32>) {
-  let kept = select(vec4<f32>(0.0), values, live);
-  let pairs = fma(kept.yw, kept.yw, kept.xz * kept.xz);
-  let sum = cluster_sum(pairs.x + pairs.y, thread);
-  if (live && lane == 0u) {
-    squares[row * ${square_words}u + block] = sum;
-  }
+  write_squares(row, block, lane, thread, live, values);
   var g = vec4<f32>(0.0);
   if (live) {
     g = gain[block * 8u + lane];
   }
-  write_activation(row, block, lane, thread, live, kept * g);
+  write_activation(row, block, lane, thread, live, select(vec4<f32>(0.0), values, live) * g);
 }

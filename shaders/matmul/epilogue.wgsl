@@ -29,6 +29,8 @@ fn result_row(column: u32) -> u32 {
 {% with codec = out_codec, width = features %}
 {% include "normed_activation.wgsl" %}
 {% endwith %}
+{% elif squared %}
+{% include "squares.wgsl" %}
 {% endif %}
 {% if cap %}
 
@@ -73,6 +75,9 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
   if (live) {
     out[result * ${out_stride // 4}u + ${out_offset // 4}u + block * 8u + lane] = values;
   }
+{% if squared %}
+  write_squares(column, ${out_offset // 32}u + block, lane, thread, live, values);
+{% endif %}
 {% elif epilogue == "gate" %}
   write_activation(result, block, lane, thread, live, ${gate}(values)${" * up" if ports == 2});
 {% else %}

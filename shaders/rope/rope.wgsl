@@ -1,6 +1,7 @@
 {# Rotates queries and keys by position and puts keys and values into the paged cache. A cluster of eight threads takes a
    head, each of them four values at a time: two rotated pairs. Pairs are neighbours ("norm") or half the rotated width
-   apart ("neox"). With `qk_norm` queries and keys get an RMS norm of each head first; with `rotate` off they keep their
+   apart ("neox"). With `qk_norm` queries and keys get an RMS norm first: of each head, or, with `row_norm`, of all of a
+   row's queries and of all its keys, whose squares the product before summed up. With `rotate` off they keep their
    angles.
 
    Angles come from two tables of cosines and sines, of position mod 256 and of position div 256: the product of two
@@ -15,6 +16,9 @@
 {% endif %}
 {% if qk_norm %}
 @group(0) @binding(${6 if rotate else 5}) var<storage, read> gains: array<f32>;
+{% endif %}
+{% if row_norm %}
+@group(0) @binding(${7 if rotate else 6}) var<storage, read> squares_in: array<f32>;
 {% endif %}
 {% include "state.wgsl" %}
 {% include "row_position.wgsl" %}
@@ -43,13 +47,25 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let live = row < row_count() && head < ${heads + 2 * kv_heads}u;
   let base = row * ${row_width}u + head * HEAD;
 {% if qk_norm %}
+  let is_query = head < ${heads}u;
   var squares = 0.0;
+{% if row_norm %}
+  let count = select(${kv_heads}u, ${heads}u, is_query) * HEAD;
+  if (live) {
+    let start = row * ${square_words}u + select(${heads * head_dim // 32}u, 0u, is_query);
+    for (var i = lane; i < count / 32u; i += 8u) {
+      squares += squares_in[start + i];
+    }
+  }
+{% else %}
+  let count = HEAD;
   if (live) {
     for (var i = lane; i < HEAD; i += 8u) {
       squares = fma(qkv[base + i], qkv[base + i], squares);
     }
   }
-  let factor = 1.0 / sqrt(cluster_sum(squares, thread) / ${head_dim}.0 + ${eps});
+{% endif %}
+  let factor = 1.0 / sqrt(cluster_sum(squares, thread) / f32(count) + ${eps});
 {% endif %}
   if (!live) {
     return;
@@ -75,7 +91,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var v = vec4<f32>(qkv[base + first], qkv[base + first + 1u], qkv[base + second], qkv[base + second + 1u]);
 {% if qk_norm %}
     if (!is_value) {
-      let gain = select(HEAD, 0u, head < ${heads}u);
+      let gain = ${"head * HEAD" if row_norm else "select(HEAD, 0u, is_query)"};
       v *= factor * vec4<f32>(
         gains[gain + first], gains[gain + first + 1u], gains[gain + second], gains[gain + second + 1u]);
     }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wgpu_engine.ops.attention import Heads
-from wgpu_engine.ops.builder import SLOT_WORDS
+from wgpu_engine.ops.builder import SLOT_WORDS, square_words
 from wgpu_engine.ops.rope import angle_table, rope_and_store
 from wgpu_engine.ops.state import FROM_SLOT
 from wgpu_engine.ops.weight import Norm
@@ -33,9 +33,10 @@ def rotated(values: Any, positions: Any, frequencies: Any, heads: Heads, magnitu
     return out
 
 
-def normed(values: Any, gain: Any) -> Any:
-    """Values [rows, heads, head_dim] with an RMS norm of each head."""
-    return values / np.sqrt((values**2).mean(axis=2, keepdims=True) + EPS) * gain
+def normed(values: Any, gain: Any, row_norm: bool) -> Any:
+    """Values [rows, heads, head_dim] with an RMS norm of each head, or of all heads of a row together."""
+    axes = (1, 2) if row_norm else 2
+    return values / np.sqrt((values**2).mean(axis=axes, keepdims=True) + EPS) * gain
 
 
 def check_rope(
@@ -50,6 +51,7 @@ def check_rope(
     spare_rows: int = 0,
     rotate: bool = True,
     qk_norm: bool = False,
+    row_norm: bool = False,
 ) -> None:
     reach, rows = max(positions) + 1, len(positions)
     frequencies = [10_000.0 ** (-2 * i / heads.rope_dim) for i in range(heads.rope_dim // 2)]
@@ -57,11 +59,17 @@ def check_rope(
     plan = builder(rows + spare_rows, slots=SLOTS)
     cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, reach)
     angles = angle_table(lab.device, frequencies, reach, magnitude) if rotate else None
-    gains = lab.rng.uniform(-2, 2, (2, heads.head_dim)).astype(np.float32)
+    gains = lab.rng.uniform(-2, 2, (heads.count + heads.kv_count if row_norm else 2, heads.head_dim))
+    gains = gains.astype(np.float32)
     norm = Norm(lab.vector(gains.ravel()), EPS) if qk_norm else None
+    squares = None
+    if row_norm:
+        sums = np.full((rows + spare_rows, square_words(heads.width)), np.nan, np.float32)
+        sums[:, : heads.width // 32] = (values**2).reshape(rows + spare_rows, -1, 32).sum(axis=2)
+        squares = lab.vector(sums.ravel())
     qkv = plan.floats(heads.width, "qkv")
     lab.write_rows(qkv, values)
-    rope_and_store(plan, qkv, heads, angles, cache, 0, norm)
+    rope_and_store(plan, qkv, heads, angles, cache, 0, norm, squares)
     lab.write_state(plan, [(0, position, slot) for position, slot in zip(positions, slots, strict=True)])
     lab.run(plan)
     if angles is not None:
@@ -70,7 +78,8 @@ def check_rope(
     given = values[:rows].astype(np.float64).reshape(rows, -1, heads.head_dim)
     q, k, v = np.split(given, [heads.count, heads.count + heads.kv_count], axis=1)
     if qk_norm:
-        q, k = normed(q, gains[0]), normed(k, gains[1])
+        q_gain, k_gain = (gains[: heads.count], gains[heads.count :]) if row_norm else gains
+        q, k = normed(q, q_gain, row_norm), normed(k, k_gain, row_norm)
     # a rotation never mixes more than a pair, so errors are measured by the pair's length at most
     bound = 6e-7 * 2 * magnitude * max(np.abs(q).max(), np.abs(k).max())
     found = lab.rows(qkv, rows + spare_rows, heads.width).reshape(rows + spare_rows, -1, heads.head_dim)
@@ -119,6 +128,28 @@ def test_norms_and_layers_without_positions(
         with lab.posing(*pose):
             check_rope(
                 lab, builder, heads, kv_type, [0, 40, 300], [1, 0, 2], spare_rows=1, rotate=rotate, qk_norm=qk_norm
+            )
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize(
+    "heads",
+    [heads_of(3, 1, 32, 16, True), heads_of(6, 6, 80, 80, False), heads_of(4, 2, 16, 16, True)],
+)
+def test_norms_of_rows(heads: Heads, rotate: bool, lab: Any, builder: Any) -> None:
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            check_rope(
+                lab,
+                builder,
+                heads,
+                "f16",
+                [0, 40, 300],
+                [1, 0, 2],
+                spare_rows=1,
+                rotate=rotate,
+                qk_norm=True,
+                row_norm=True,
             )
 
 

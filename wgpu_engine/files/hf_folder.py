@@ -54,8 +54,8 @@ async def open_folder(path: Path) -> ModelFile:
         **{f"{family.architecture}.{key}": value for key, value in settings.items()},
         **await _tokenizer(path, config),
     }
-    rope_dim = settings.get("rope.dimension_count")
-    factors = rope_factors(config, rope_dim) if isinstance(rope_dim, int) else {}
+    rope_dim, base = settings.get("rope.dimension_count"), settings.get("rope.freq_base")
+    factors = rope_factors(config, rope_dim, base) if isinstance(rope_dim, int) and isinstance(base, float) else {}
     sources: dict[str, FileSource] = {}
     try:
         tensors = _translated(config, family, await _stored(path, sources))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf_window import Value, show
 from wgpu_engine.files.hf_config import HFConfig
-from wgpu_engine.files.hf_rope import rope_settings
+from wgpu_engine.files.hf_rope import local_rope_base, rope_settings
 
+_LAYER_TYPES = {"sliding_attention": True, "full_attention": False}
 _LONGEST_HEAD = 1 << 12
 _MOST_LAYERS = 1 << 12
 _NUMBER = re.compile(r"(?<=\.)(?:0|[1-9][0-9]{0,5})(?=\.)")
@@ -112,10 +113,28 @@ _LFM2_NAMES = {
 }
 
 
-def _decoder(config: HFConfig, context: int) -> dict[str, Value]:
-    """The settings of a decoder with RoPE, RMS norms and a gated feed-forward; `context` where none is said."""
+_GEMMA_NAMES = {
+    **{name.replace(".*", ".weight"): to.replace(".*", ".weight") for name, to in _QWEN3_NAMES.items()},
+    "model.layers.#.post_attention_layernorm.weight": "blk.#.post_attention_norm.weight",
+    "model.layers.#.pre_feedforward_layernorm.weight": "blk.#.ffn_norm.weight",
+    "model.layers.#.post_feedforward_layernorm.weight": "blk.#.post_ffw_norm.weight",
+}
+
+
+_OLMO2_NAMES = {
+    name: to
+    for name, to in _GEMMA_NAMES.items()
+    if "input_layernorm" not in name and "pre_feedforward_layernorm" not in name
+}
+
+
+def _decoder(config: HFConfig, context: int, *, head_dim: int | None = None, base: float = 10000.0) -> dict[str, Value]:
+    """The settings of a decoder with RoPE, RMS norms and a gated feed-forward.
+
+    `context`, `head_dim` and the `base` of RoPE are what the model's class assumes where they aren't said.
+    """
     width, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    head_dim = config.count("head_dim", max(1, width // heads))
+    head_dim = config.count("head_dim", head_dim or max(1, width // heads))
     if head_dim > _LONGEST_HEAD:
         raise ModelFileError(f"{config.name} says that heads have {head_dim} values: download it again")
     return {
@@ -128,7 +147,7 @@ def _decoder(config: HFConfig, context: int) -> dict[str, Value]:
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
         "attention.layer_norm_rms_epsilon": config.number("rms_norm_eps", 1e-6),
-        **rope_settings(config, head_dim),
+        **rope_settings(config, head_dim, base),
     }
 
 
@@ -155,7 +174,7 @@ def _windows(config: HFConfig, default: int | None, first: int = 0) -> dict[str,
     if default is None and "sliding_window" not in config.values:
         return {}
     layers = _layers(config)
-    slides = config.flag_list("layer_types", layers, {"sliding_attention": True, "full_attention": False})
+    slides = config.flag_list("layer_types", layers, _LAYER_TYPES)
     return {
         "attention.sliding_window": config.count("sliding_window", default),
         "attention.sliding_window_pattern": slides or [i >= first for i in range(layers)],
@@ -238,6 +257,51 @@ def _lfm2_attends(config: HFConfig) -> list[bool]:
     return [kind == "full_attention" for kind in kinds]
 
 
+def _gemma(config: HFConfig, usual_period: int, base: float) -> dict[str, Value]:
+    activation = config.text("hidden_activation", "gelu_pytorch_tanh")
+    if activation not in ("gelu_pytorch_tanh", "gelu_tanh"):
+        raise UnsupportedModelError(
+            f"the activation {show(activation)} of {config.name} is not supported with its architecture: use a model "
+            "with gelu_pytorch_tanh"
+        )
+    if config.flag("use_bidirectional_attention", False):
+        raise UnsupportedModelError(f"{config.name} describes an encoder, not a language model: use another model")
+    layers = config.count("num_hidden_layers")
+    # older configurations say every how many layers one is global, or leave that to the model
+    period = config.count("sliding_window_pattern", usual_period)
+    slides = [(i + 1) % period != 0 for i in range(layers)]
+    return {
+        **_decoder(config, 8192, head_dim=256, base=base),
+        "attention.sliding_window": config.count("sliding_window", 4096),
+        "attention.sliding_window_pattern": config.flag_list("layer_types", layers, _LAYER_TYPES) or slides,
+        "attention.scale": config.number("query_pre_attn_scalar", 256) ** -0.5,
+        # conversion to GGUF adds it to the tensors
+        "norm.gain_offset": 1.0,
+    }
+
+
+def _gemma2(config: HFConfig) -> dict[str, Value]:
+    return {**_gemma(config, 2, 10000.0), **_caps(config, 50.0, 30.0)}
+
+
+def _gemma3(config: HFConfig) -> dict[str, Value]:
+    return {**_gemma(config, 6, 1e6), **_caps(config, 0.0, 0.0), "rope.freq_base_swa": local_rope_base(config)}
+
+
+def _caps(config: HFConfig, scores: float, logits: float) -> dict[str, Value]:
+    """The caps on scores and logits; null is none, which is written as 0."""
+    assumed = {"attn_logit_softcapping": scores, "final_logit_softcapping": logits}
+    return {
+        key: 0.0 if config.values.get(key, cap or None) is None else config.number(key, cap)
+        for key, cap in assumed.items()
+    }
+
+
+def _olmo2(config: HFConfig) -> dict[str, Value]:
+    _refuse_activations_but(config, "silu", "swish")
+    return _decoder(config, 2048)
+
+
 def _granite(config: HFConfig) -> dict[str, Value]:
     return {
         **_llama(config),
@@ -249,10 +313,13 @@ def _granite(config: HFConfig) -> dict[str, Value]:
 
 
 FAMILIES = {
+    "Gemma2ForCausalLM": Family("gemma2", _GEMMA_NAMES, _gemma2, tied=True),
+    "Gemma3ForCausalLM": Family("gemma3", _GEMMA_NAMES, _gemma3, tied=True),
     "GraniteForCausalLM": Family("granite", _LLAMA_NAMES, _granite),
     "Lfm2ForCausalLM": Family("lfm2", _LFM2_NAMES, _lfm2, tied=True),
     "LlamaForCausalLM": Family("llama", _LLAMA_NAMES, _llama),
     "MistralForCausalLM": Family("llama", _LLAMA_NAMES, _mistral),
+    "Olmo2ForCausalLM": Family("olmo2", _OLMO2_NAMES, _olmo2),
     "Phi3ForCausalLM": Family("phi3", _PHI3_NAMES, _phi3),
     "Qwen2ForCausalLM": Family("qwen2", _LLAMA_NAMES, _qwen2),
     "Qwen3ForCausalLM": Family("qwen3", _QWEN3_NAMES, _qwen2),

@@ -14,8 +14,11 @@ _SCALINGS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 _OLD_NAMES = {"su": "longrope"}
 
 
-def rope_settings(config: HFConfig, head_dim: int) -> dict[str, Value]:
+def rope_settings(config: HFConfig, head_dim: int, base: float = 10000.0) -> dict[str, Value]:
     """GGUF's settings, without the architecture's prefix, of the rotary embedding over heads of `head_dim` values.
+
+    Where layers with and without a sliding window have one each, it is that of the layers without. `base` is used where
+    the configuration says none.
 
     Raises:
         UnsupportedModelError: a scaling that this version doesn't know.
@@ -24,7 +27,7 @@ def rope_settings(config: HFConfig, head_dim: int) -> dict[str, Value]:
     rope = _section(config)
     part = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
     settings: dict[str, Value] = {
-        "rope.freq_base": _base(config),
+        "rope.freq_base": rope.number("rope_theta", config.number("rope_theta", base)),
         "rope.dimension_count": int(head_dim * min(part, 1.0)),
         # Conversion to GGUF permutes the rows of q and k of some models; here they are as they were trained.
         "rope.pairs": "halves",
@@ -79,14 +82,25 @@ def _original_context(config: HFConfig, rope: HFConfig) -> int:
     return rope.count(key, config.count(key, config.count("max_position_embeddings", 2048)))
 
 
-def rope_factors(config: HFConfig, rope_dim: int) -> dict[str, list[float]]:
+def local_rope_base(config: HFConfig) -> float:
+    """The base in layers with a sliding window, where these have a rotary embedding of their own (Gemma 3)."""
+    both = config.section("rope_parameters")
+    rope = (both and both.section("sliding_attention")) or HFConfig(config.name, {})
+    if rope.text("rope_type", "default") != "default":
+        raise UnsupportedModelError(
+            f"{config.name} scales the RoPE of layers with a sliding window, which is not supported: use another model"
+        )
+    return rope.number("rope_theta", config.number("rope_local_base_freq", 10000.0))
+
+
+def rope_factors(config: HFConfig, rope_dim: int, base: float) -> dict[str, list[float]]:
     """What divides the frequency of each rotated pair, by the names of the tensors that GGUF has them in.
 
-    Raises as `rope_settings`.
+    `base` is that of the settings. Raises as `rope_settings`.
     """
     scaling = _scaling(config)
     if scaling == "llama3":
-        return {"rope_freqs.weight": _llama3_factors(config, rope_dim)}
+        return {"rope_freqs.weight": _llama3_factors(config, rope_dim, base)}
     if scaling == "longrope":
         rope = _section(config)
         return {
@@ -96,9 +110,9 @@ def rope_factors(config: HFConfig, rope_dim: int) -> dict[str, list[float]]:
     return {}
 
 
-def _llama3_factors(config: HFConfig, rope_dim: int) -> list[float]:
+def _llama3_factors(config: HFConfig, rope_dim: int, base: float) -> list[float]:
     """Long waves are stretched by the factor, short ones not, and those between in part."""
-    rope, base = _section(config), _base(config)
+    rope = _section(config)
     factor, low, high = rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor")
     context = rope.count("original_max_position_embeddings")
     if low >= high:
@@ -113,11 +127,8 @@ def _llama3_factors(config: HFConfig, rope_dim: int) -> list[float]:
 
 def _section(config: HFConfig) -> HFConfig:
     section = config.section("rope_parameters") or config.section("rope_scaling")
+    section = (section and section.section("full_attention")) or section
     return section or HFConfig(config.name, {})
-
-
-def _base(config: HFConfig) -> float:
-    return _section(config).number("rope_theta", config.number("rope_theta", 10000.0))
 
 
 def _scaling(config: HFConfig) -> str:

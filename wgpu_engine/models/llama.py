@@ -7,9 +7,9 @@ tensor and gate and up in another. Tensor names: GGUF.
 
 from dataclasses import dataclass
 
-from wgpu_engine.errors import ModelFileError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
@@ -69,19 +69,6 @@ class Config:
     @staticmethod
     def read(settings: Settings, tensors: Tensors, vocab: int) -> "Config":
         traits = MEMBERS[settings.architecture]
-        # said by what isn't GGUF, where the rows of q and k are as they were trained
-        neox = settings.text("rope.pairs", "halves" if traits.neox else "neighbours") == "halves"
-        width = settings.count("embedding_length")
-        heads = settings.count("attention.head_count", largest=1 << 12)
-        kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
-        head_dim = settings.count("attention.key_length", width // heads, largest=1 << 10)
-        rope_dim = settings.count("rope.dimension_count", head_dim, largest=1 << 10)
-        if heads % kv_heads or head_dim % 8 or not head_dim or rope_dim % 4 or rope_dim > head_dim:
-            raise ModelFileError(
-                f"the attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
-                f"{rope_dim} of them rotated"
-            )
-        scale = settings.number("attention.scale", head_dim**-0.5)
         layers = settings.count("block_count", largest=1 << 12)
         # said by what isn't GGUF, which knows the usual layers only
         rotated = settings.flags("rope.layers", layers)
@@ -89,9 +76,9 @@ class Config:
             rotated = [not traits.unrotated or (i + 1) % traits.unrotated != 0 for i in range(layers)]
         return Config(
             layers=layers,
-            width=width,
+            width=settings.count("embedding_length"),
             feed_forward=settings.count("feed_forward_length"),
-            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=neox, scale=scale),
+            heads=read_heads(settings, neox=traits.neox),
             eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
             vocab=vocab,
             context=settings.count("context_length", 2048, largest=1 << 31),

@@ -6,7 +6,7 @@ from typing import Any
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.models import lfm2, llama
+from wgpu_engine.models import gemma, lfm2, llama
 from wgpu_engine.models.model import Architecture, Description, Model
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
@@ -14,6 +14,7 @@ from wgpu_engine.ops.repack import Loader
 
 ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(llama.MEMBERS, llama.Llama),
+    **dict.fromkeys(gemma.MEMBERS, gemma.Gemma),
     **dict.fromkeys(lfm2.MEMBERS, lfm2.Lfm2),
 }
 

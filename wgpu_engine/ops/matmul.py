@@ -92,25 +92,32 @@ def project(
     scale: float = 1.0,
     cap: float = 0.0,
     outputs_only: bool = False,
+    squares: Buffer | None = None,
 ) -> None:
     """out = (a @ weights.T (+ bias)) * scale, f32 [rows, width] with rows padded to 16 bytes.
 
     Several weights lie one below the other. With a `cap` results v become cap * tanh(v / cap). With `outputs_only`
-    columns are the plan's outputs instead of its rows, and read the rows that they belong to.
+    columns are the plan's outputs instead of its rows, and read the rows that they belong to. `squares` f32 [rows,
+    square_words(width)] gets sums of squares of 32 results each.
     """
+    bindings: list[Binding] = [("out", ("read_write", FLOATS), out)]
+    if squares is not None:
+        bindings.append(("squares", ("read_write", "array<f32>"), squares))
     offset = 0
     for weight in weights:
-        assert offset % 4 == 0, "features are written four at a time"
+        assert offset % (32 if squares else 4) == 0, "features are written four at a time, squares of 32"
         multiply(
             builder,
             weight,
             a,
             "store",
-            [("out", ("read_write", FLOATS), out)],
+            bindings,
             bias=bias,
             scale=scale,
             cap=cap,
             gather=outputs_only,
+            squared=squares is not None,
+            square_words=square_words(width),
             out_stride=row_floats(width),
             out_offset=offset,
         )
@@ -240,6 +247,7 @@ def multiply(
     if groups:
         ways = [way for way in ways if columns % (way.columns * way.tile) == 0] or [Variant()]
     tuned = builder.tuning.get(problem)
+    values = {"squared": False, "square_words": square_words(weight.features)} | values
     values |= {
         "epilogue": epilogue,
         "bias": bias is not None,
@@ -284,7 +292,6 @@ def _dispatch(
         square_words_in=square_words(a.width),
         width_in=a.width,
         eps=a.eps,
-        square_words=square_words(weight.features),
         team=variant.team,
         columns=variant.columns,
         tile=variant.tile,

@@ -107,11 +107,14 @@ class Loader:
         """A float tensor of one dimension as f32, padded with zeros to 16 bytes."""
         return await self.joined_vector([(tensor, tensor.columns)])
 
-    async def joined_vector(self, tensors: Sequence[tuple[TensorInfo | None, int]]) -> Buffer:
-        """Float tensors one behind the other as f32; a missing one is zeros of the length that is given with it."""
+    async def joined_vector(self, tensors: Sequence[tuple[TensorInfo | None, int]], *, offset: float = 0.0) -> Buffer:
+        """Float tensors one behind the other as f32, `offset` added to each value.
+
+        A missing one is zeros of the length that is given with it.
+        """
         values: list[float] = []
         for tensor, size in tensors:
-            values += await self.floats(tensor) if tensor else [0.0] * size
+            values += [value + offset for value in await self.floats(tensor)] if tensor else [0.0] * size
         return self._floats(next(tensor.name for tensor, _ in tensors if tensor), values)
 
     async def convolution(self, taps: TensorInfo, bias: TensorInfo | None) -> Buffer:

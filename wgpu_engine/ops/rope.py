@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.ops.attention import Heads
-from wgpu_engine.ops.builder import PlanBuilder, ceil_div, op
+from wgpu_engine.ops.builder import PlanBuilder, ceil_div, op, square_words
 from wgpu_engine.ops.kv import KVCache
 from wgpu_engine.ops.weight import Norm
 
@@ -38,13 +38,16 @@ def rope_and_store(
     cache: KVCache,
     layer: int,
     qk_norm: Norm | None = None,
+    squares: Buffer | None = None,
 ) -> None:
     """Rotates q and k within qkv f32 [rows, (heads + 2 * kv_heads) * head_dim] and writes k and v into the cache.
 
     Without `angles` nothing is rotated. With `qk_norm`, whose gain f32 [2, head_dim] is that of queries and that of
-    keys, each head of them gets an RMS norm first.
+    keys, each head of them gets an RMS norm first. With `squares` as well, which `project` wrote for qkv, the norms are
+    of all queries and of all keys of a row, and the gain is f32 [(heads + kv_heads) * head_dim].
     """
-    optional = [buffer for buffer in (angles, qk_norm.gain if qk_norm else None) if buffer is not None]
+    optional = [buffer for buffer in (angles, qk_norm.gain if qk_norm else None, squares) if buffer is not None]
+    assert squares is None or heads.kv_count * heads.head_dim % 32 == 0, "squares are summed up for 32 values each"
     shader = builder.shader(
         "rope/rope.wgsl",
         "neox" if heads.neox else "norm",
@@ -54,6 +57,8 @@ def rope_and_store(
         neox=heads.neox,
         rotate=angles is not None,
         qk_norm=qk_norm is not None,
+        row_norm=squares is not None,
+        square_words=square_words(heads.width),
         eps=qk_norm.eps if qk_norm else 0.0,
         threads=_THREADS,
     )

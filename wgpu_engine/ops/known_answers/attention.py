@@ -3,12 +3,12 @@
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import mul
 
 from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.attention import Heads
-from wgpu_engine.ops.builder import SLOT_WORDS, OpCall
+from wgpu_engine.ops.builder import SLOT_WORDS, OpCall, ceil_div
 from wgpu_engine.ops.known_answers.trial import Stage, Trial, largest_error
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, kv_block_bytes
 from wgpu_engine.ops.state import FROM_SLOT, Row
@@ -42,17 +42,16 @@ class _CacheView:
 
 async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
     qkv, heads, angles, cache, layer = (call.arguments[n] for n in ("qkv", "heads", "angles", "cache", "layer"))
-    qk_norm = call.arguments["qk_norm"]
-    gains = await trial.vector(qk_norm.gain, 2 * heads.head_dim) if qk_norm else []
+    norm = await _read_norm(trial, stage, call)
     before = await trial.rows(qkv, len(stage.rows), heads.width)
     trial.run(call.dispatches)
     after = await trial.rows(qkv, len(stage.rows), heads.width)
     places = await resolved(trial, stage)
     view = await _CacheView.read(trial, places, cache, layer, heads)
     error = 0.0
-    for row, old, new in zip(places, before, after, strict=True):
-        if qk_norm:
-            old = _normed(old, heads, gains, qk_norm.eps)
+    for index, (row, old, new) in enumerate(zip(places, before, after, strict=True)):
+        if norm is not None:
+            old = _normed(old, heads, norm, index)
         wanted = _rotated(old, heads, await _turns(trial, angles, heads, row.position) if angles else [])
         size = max(map(abs, wanted))
         queries = heads.count * heads.head_dim
@@ -113,15 +112,43 @@ def _attention(
     return [sum(map(mul, weights, column)) / total for column in columns], max(max(map(abs, v)) for v in values)
 
 
-def _normed(row: Sequence[float], heads: Heads, gains: Sequence[float], eps: float) -> list[float]:
-    """A row with an RMS norm of each head of queries and of keys."""
+@dataclass(frozen=True)
+class _Norm:
+    """A norm of queries and keys."""
+
+    gains: list[float]
+    eps: float
+    squares: list[list[float]] | None
+    """where it is of all heads of a row: for each row sums of squares of 32 values each"""
+
+
+async def _read_norm(trial: Trial, stage: Stage, call: OpCall) -> _Norm | None:
+    norm, heads, squares = (call.arguments[name] for name in ("qk_norm", "heads", "squares"))
+    if norm is None:
+        return None
+    if squares is None:
+        return _Norm(await trial.vector(norm.gain, 2 * heads.head_dim), norm.eps, None)
+    gains = await trial.vector(norm.gain, (heads.count + heads.kv_count) * heads.head_dim)
+    return _Norm(gains, norm.eps, await trial.rows(squares, len(stage.rows), ceil_div(heads.width, 32)))
+
+
+def _normed(row: Sequence[float], heads: Heads, norm: _Norm, index: int) -> list[float]:
+    """A row with an RMS norm of each head of queries and of keys, or of all of them."""
     result = list(row)
     size = heads.head_dim
+    edge = heads.count * size // 32
     for head in range(heads.count + heads.kv_count):
+        is_query = head < heads.count
         span = slice(head * size, (head + 1) * size)
-        factor = 1.0 / math.sqrt(sum(v * v for v in row[span]) / size + eps)
-        gain = gains[:size] if head < heads.count else gains[size:]
-        result[span] = [factor * g * v for g, v in zip(gain, row[span], strict=True)]
+        if norm.squares is None:
+            mean = sum(v * v for v in row[span]) / size
+            gain = norm.gains[:size] if is_query else norm.gains[size:]
+        else:
+            end = edge + heads.kv_count * size // 32
+            sums = norm.squares[index][:edge] if is_query else norm.squares[index][edge:end]
+            mean = sum(sums) / (32 * len(sums))
+            gain = norm.gains[span]
+        result[span] = [g * v / math.sqrt(mean + norm.eps) for g, v in zip(gain, row[span], strict=True)]
     return result
 
 

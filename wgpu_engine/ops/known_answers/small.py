@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.attention import PARTITION, Heads, attend
-from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, PlanBuilder, ceil_div
+from wgpu_engine.ops.builder import SLOT_WORDS, Activation, Codec, PlanBuilder, ceil_div, square_words
 from wgpu_engine.ops.embed import Index, embed, look_up
 from wgpu_engine.ops.experts import add_experts, gated_experts
 from wgpu_engine.ops.known_answers.blocks import FORMATS
@@ -106,6 +106,7 @@ class SmallChecks:
             yield self._residual_norm(kind)
         for neox, kv_type in product((False, True), _KV_TYPES):
             yield self._rope(neox, kv_type)
+        yield self._rope(True, "f16", row_norm=True)
         for split, kv_type, codec in product((False, True), _KV_TYPES, _CODECS):
             yield self._attend(split, kv_type, codec)
         for split, form in product((False, True), ("windowed", "capped", "bidirectional", "with sinks")):
@@ -272,7 +273,7 @@ class SmallChecks:
         )
         return Norm(gain, _EPS, bias if kind == "layer" else None, kind)
 
-    def _rope(self, neox: bool, kv_type: KVType) -> Check:
+    def _rope(self, neox: bool, kv_type: KVType, *, row_norm: bool = False) -> Check:
         async def attempt() -> float:
             trial = self.trial
             rows = [Row(0, 0, 0), Row(0, 7, 0), Row(0, 271, 0), Row(FROM_SLOT, FROM_SLOT, 1)]
@@ -282,11 +283,15 @@ class SmallChecks:
             frequencies = [10000 ** (-2 * i / _ROPE_DIM) for i in range(_ROPE_DIM // 2)]
             angles = trial.hold(angle_table(trial.device, frequencies, _LONGEST))
             cache = self._cache(kv_type)
+            norm = squares = None
+            if row_norm:
+                norm = Norm(trial.floats(_numbers((_HEADS + _KV_HEADS) * _HEAD_DIM, seed=8), "gain"), _EPS)
+                squares = trial.floats([2.0 + i % 7 for i in range(_MANY * square_words(_ROW))], "squares")
             return await self._error(
-                stage, lambda builder: rope_and_store(builder, qkv, _heads(neox), angles, cache, 0)
+                stage, lambda builder: rope_and_store(builder, qkv, _heads(neox), angles, cache, 0, norm, squares)
             )
 
-        return Check(f"rope {'neox' if neox else 'norm'} {kv_type}", attempt)
+        return Check(f"rope {'neox' if neox else 'norm'} {kv_type}{' with norm of rows' if row_norm else ''}", attempt)
 
     def _attend(self, split: bool, kv_type: KVType, codec: Codec, form: str = "") -> Check:
         async def attempt() -> float:

@@ -57,7 +57,7 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
     arguments = call.arguments
     if call.op == "rope_and_store":
         kind = "none" if arguments["angles"] is None else "neox" if arguments["heads"].neox else "norm"
-        return f"rope {kind} {arguments['cache'].kv_type}{' with norm' if arguments['qk_norm'] else ''}"
+        return f"rope {kind} {arguments['cache'].kv_type}{_qk_norm(call)}"
     if call.op == "attend":
         forms = {
             "split": len(call.dispatches) > 1,
@@ -94,6 +94,12 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
 
 def _rows(room: int) -> str:
     return f"{room} row{'s' if room > 1 else ''}"
+
+
+def _qk_norm(call: OpCall) -> str:
+    if call.arguments["qk_norm"] is None:
+        return ""
+    return " with norm of rows" if call.arguments["squares"] else " with norm"
 
 
 def _norm_name(call: OpCall) -> str:

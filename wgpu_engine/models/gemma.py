@@ -1,0 +1,286 @@
+"""The Gemma family: norms of what attention and feed-forward make, before it joins the residual stream.
+
+Gemma 2 and 3 have norms ahead of them as well, caps on scores or logits, windows in most layers and, in version 3, a
+norm of each query and key and a rotary embedding of its own in layers with windows. OLMo 2 has no norms ahead, and one
+norm for all queries and one for all keys of a row. Tensor names: GGUF; forward passes: transformers,
+modeling_gemma2.py, modeling_gemma3.py and modeling_olmo2.py.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wgpu_engine.errors import UnsupportedModelError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.heads import read_heads
+from wgpu_engine.models.model import Description, PagedKV
+from wgpu_engine.models.rope_scaling import Rope
+from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.tensors import Tensors
+from wgpu_engine.models.windows import layer_windows
+from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.builder import Activation, PlanBuilder, square_words
+from wgpu_engine.ops.embed import embed, look_up
+from wgpu_engine.ops.kv import KVCache
+from wgpu_engine.ops.matmul import Gate, codec_for, gated, project
+from wgpu_engine.ops.norm import residual_norm
+from wgpu_engine.ops.repack import Loader
+from wgpu_engine.ops.rope import rope_and_store
+from wgpu_engine.ops.weight import Norm, Weight
+
+
+@dataclass(frozen=True)
+class Traits:
+    """In what the members of the family differ, where no setting or tensor says so."""
+
+    gate: Gate
+    scaled_embedding: bool
+    """whether embeddings are multiplied by the root of their width"""
+    ahead: bool
+    """whether there are norms ahead of attention and feed-forward too"""
+    qk_norm: Literal["none", "head", "row"]
+    """whether queries and keys have a norm, each head or all heads of a row together"""
+    period: int
+    """every so many layers one has no window"""
+    window: int = 0
+    """where the file doesn't say it; 0: none"""
+    score_cap: float = 0.0
+    logit_cap: float = 0.0
+    local_base: float | None = None
+    """base of the rotary embedding of layers with a window; None: that of the others"""
+    by_width: int = 0
+    """layers of the one model whose scores are scaled by width / heads instead of the heads' own size"""
+
+
+MEMBERS = {
+    "gemma2": Traits("gelu_tanh", True, True, "none", 2, window=4096, score_cap=50.0, logit_cap=30.0, by_width=46),
+    "gemma3": Traits("gelu_tanh", True, True, "head", 6, local_base=10000.0, by_width=62),
+    "olmo2": Traits("silu", False, False, "row", 4),
+}
+"""by `general.architecture`; what GGUF doesn't say is as in llama.cpp"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a member."""
+
+    traits: Traits
+    layers: int
+    width: int
+    feed_forward: int
+    heads: Heads
+    eps: float
+    vocab: int
+    windows: tuple[int, ...]
+    """positions that a row of each layer sees; 0: all"""
+    embedding_scale: float
+    score_cap: float
+    logit_cap: float
+    gain_offset: float
+    """what is added to the gains of norms, said by what isn't GGUF"""
+
+    @staticmethod
+    def read(settings: Settings, vocab: int) -> "Config":
+        traits = MEMBERS[settings.architecture]
+        layers = settings.count("block_count", largest=1 << 12)
+        width = settings.count("embedding_length")
+        by_width = (width / settings.count("attention.head_count")) ** -0.5 if layers == traits.by_width else None
+        heads = read_heads(settings, neox=True, scale=by_width)
+        if traits.qk_norm == "row" and heads.kv_count * heads.head_dim % 32:
+            raise UnsupportedModelError(
+                f"{heads.kv_count} key heads of {heads.head_dim} values are not supported with {settings.architecture}: "
+                "use a model whose keys have a multiple of 32 values"
+            )
+        return Config(
+            traits=traits,
+            layers=layers,
+            width=width,
+            feed_forward=settings.count("feed_forward_length"),
+            heads=heads,
+            eps=settings.number("attention.layer_norm_rms_epsilon", 1e-6),
+            vocab=vocab,
+            windows=layer_windows(settings, layers, traits.period, traits.window),
+            embedding_scale=width**0.5 if traits.scaled_embedding else 1.0,
+            score_cap=settings.number("attn_logit_softcapping", traits.score_cap, zero=True),
+            logit_cap=settings.number("final_logit_softcapping", traits.logit_cap, zero=True),
+            gain_offset=settings.number("norm.gain_offset", 0.0),
+        )
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of a block."""
+
+    attention_norm: Norm | None
+    qkv: tuple[Weight, ...]
+    """one weight, or more where their types differ"""
+    qk_norm: Norm | None
+    """gains of queries and of keys, one behind the other: of a head, or of all heads"""
+    output: Weight
+    attention_post_norm: Norm
+    feed_forward_norm: Norm | None
+    gate_up: tuple[Weight, ...]
+    """one weight of two ports, or two where their types differ"""
+    down: Weight
+    feed_forward_post_norm: Norm
+
+
+class Gemma:
+    """See `wgpu_engine.models.model.Model`."""
+
+    def __init__(
+        self,
+        device: Device,
+        config: Config,
+        description: Description,
+        rope: Rope,
+        local_rope: Rope,
+        embedding: Weight,
+        layers: list[Layer],
+        norm: Norm,
+        head: Weight,
+    ) -> None:
+        self.device = device
+        self.config = config
+        self.description = description
+        self.rope = rope
+        self.local_rope = local_rope
+        """of layers with a window"""
+        self.embedding = embedding
+        self.layers = layers
+        self.norm = norm
+        self.head = head
+        self._angles: tuple[Buffer, Buffer] | None = None
+
+    @staticmethod
+    def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
+        """The state of each layer, from the settings alone."""
+        c = Config.read(settings, 0)
+        return tuple(PagedKV(c.heads.kv_count, c.heads.head_dim) for _ in c.windows)
+
+    @staticmethod
+    async def load(
+        device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
+    ) -> "Gemma":
+        """Brings the weights onto the device.
+
+        Raises:
+            ModelFileError: a tensor is missing or has the wrong shape.
+            UnsupportedModelError: a RoPE scaling that this version doesn't know.
+        """
+        c = Config.read(settings, description.vocab)
+        rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
+        local_base = settings.number("rope.freq_base_swa", c.traits.local_base or rope.base)
+        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        norm = await _norm(c, loader, (tensors.take("output_norm.weight", c.width), c.width))
+        head = embedding
+        if "output.weight" in tensors:
+            head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
+        # only global layers are stretched
+        local_rope = Rope(local_base, rope.dim)
+        return Gemma(device, c, description, rope, local_rope, embedding, layers, norm, head)
+
+    @property
+    def weight_bytes_per_token(self) -> int:
+        weights = [self.head]
+        for layer in self.layers:
+            weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
+        return sum(weight.bytes for weight in weights)
+
+    def prepare(self, positions: int) -> None:
+        self._angles = self.rope.angles(self.device, positions), self.local_rope.angles(self.device, positions)
+
+    def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
+        assert self._angles is not None, "prepare comes first"
+        c, layers = self.config, self.layers
+        x, h = self._embedded(builder)
+        y = builder.floats(c.width, "made")
+        for i, layer in enumerate(layers):
+            last = i + 1 == len(layers)
+            next_norm = self.norm if last else layers[i + 1].attention_norm
+            next_weights = (self.head,) if last else layers[i + 1].qkv
+            window = c.windows[i]
+
+            qkv = builder.floats(c.heads.width, "qkv")
+            squares = self._squares(builder)
+            project(builder, layer.qkv, h, qkv, c.heads.width, squares=squares)
+            rope_and_store(builder, qkv, c.heads, self._angles[bool(window)], cache, i, layer.qk_norm, squares)
+            attended = attend(
+                builder,
+                qkv,
+                c.heads,
+                cache,
+                i,
+                positions,
+                codec_for(builder, layer.output),
+                window=window,
+                cap=c.score_cap,
+            )
+            project(builder, (layer.output,), attended, y, c.width)
+            h = self._joined(builder, x, y, layer.attention_post_norm, layer.feed_forward_norm, layer.gate_up)
+            h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), gate=c.traits.gate)
+            project(builder, (layer.down,), h, y, c.width)
+            h = self._joined(builder, x, y, layer.feed_forward_post_norm, next_norm, next_weights)
+        if not builder.outputs:
+            return None
+        logits = builder.logits(c.vocab)
+        project(builder, (self.head,), h, logits, c.vocab, cap=c.logit_cap, outputs_only=True)
+        return logits
+
+    def _embedded(self, builder: PlanBuilder) -> tuple[Buffer, Activation]:
+        """The residual stream, and what the first layer reads."""
+        c, first = self.config, self.layers[0]
+        if first.attention_norm is not None:
+            codec = codec_for(builder, *first.qkv)
+            return embed(builder, self.embedding, first.attention_norm, codec, scale=c.embedding_scale)
+        x = look_up(builder, self.embedding, scale=c.embedding_scale)
+        return x, Activation(x, c.width, "f32")
+
+    def _squares(self, builder: PlanBuilder) -> Buffer | None:
+        """Room for the squares of queries and keys, where these have a norm a row."""
+        if self.config.traits.qk_norm != "row":
+            return None
+        return builder.buffer(4 * builder.rows * square_words(self.config.heads.width), "squares of qkv")
+
+    def _joined(
+        self, builder: PlanBuilder, x: Buffer, y: Buffer, post: Norm, norm: Norm | None, readers: tuple[Weight, ...]
+    ) -> Activation:
+        """Adds the norm of what a sub-layer made to the residual stream; returns what the next products read."""
+        h = residual_norm(builder, x, y, self.config.width, norm, codec_for(builder, *readers), post=post)
+        return h or Activation(x, self.config.width, "f32")
+
+
+async def _norm(c: Config, loader: Loader, *gains: tuple[TensorInfo, int]) -> Norm:
+    return Norm(await loader.joined_vector(list(gains), offset=c.gain_offset), c.eps)
+
+
+async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
+    def take(name: str, *shape: int) -> TensorInfo:
+        return tensors.take(f"{prefix}{name}.weight", *shape)
+
+    async def norm(name: str) -> Norm:
+        return await _norm(c, loader, (take(name, c.width), c.width))
+
+    async def qk_norm() -> Norm | None:
+        if c.traits.qk_norm == "none":
+            return None
+        sizes = (q, kv) if c.traits.qk_norm == "row" else (c.heads.head_dim, c.heads.head_dim)
+        gains = [(take(name, size), size) for name, size in zip(("attn_q_norm", "attn_k_norm"), sizes, strict=True)]
+        return await _norm(c, loader, *gains)
+
+    q = c.heads.count * c.heads.head_dim
+    kv = c.heads.kv_count * c.heads.head_dim
+    qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
+    gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
+    return Layer(
+        attention_norm=await norm("attn_norm") if c.traits.ahead else None,
+        qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
+        qk_norm=await qk_norm(),
+        output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
+        attention_post_norm=await norm("post_attention_norm"),
+        feed_forward_norm=await norm("ffn_norm") if c.traits.ahead else None,
+        gate_up=await loader.paired(f"{prefix}ffn_gate_up", gate_up),
+        down=await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", c.width, c.feed_forward)]]),
+        feed_forward_post_norm=await norm("post_ffw_norm"),
+    )
