@@ -19,6 +19,7 @@ from tests.ops.products import (
     make_input,
     pick_pose,
 )
+from wgpu_engine.ops.builder import square_words
 from wgpu_engine.ops.matmul import project
 from wgpu_engine.ops.weight import plane_layout
 
@@ -89,6 +90,30 @@ def test_a_weight_in_parts(name: str, k: int, precision: str, lab: Any, builder:
     lab.write_state(plan, [(0, 0, 0)] * case.rows)
     lab.run(plan)
     a.check(lab.rows(out, case.rows, case.features), matrix.values.astype(np.float64), bias_values)
+
+
+@pytest.mark.parametrize(("rows", "live"), [(1, 1), (5, 3), (20, 20)])
+def test_squares_of_results(rows: int, live: int, lab: Any, builder: Any) -> None:
+    """Sums over 32 results each, of weights one below the other, the last of which ends within a block."""
+    case = Case("Q8_0", "exact", rows, 172, 96, live, bias=True, normed=True)
+    matrices = [lab.matrix(name, features, 96) for name, features in (("Q8_0", 96), ("Q4_0", 76))]
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            plan = builder(rows)
+            weights = lab.load_all("stacked", *matrices)
+            a = make_input(lab, plan, case, weights)
+            bias, _ = make_bias(lab, case, 172)
+            out, squares = plan.floats(172, "out"), plan.buffer(4 * rows * square_words(172), "sums")
+            lab.fill(squares)
+            project(plan, weights, a.activation, out, 172, bias=bias, squares=squares)
+            lab.write_state(plan, [(0, 0, 0)] * live)
+            lab.run(plan)
+            sums = lab.words(squares, rows * square_words(172)).view(np.float32).reshape(rows, -1)
+            padded = np.zeros((live, 192))
+            padded[:, :172] = lab.rows(out, live, 172)
+            wanted = (padded**2).reshape(live, 6, 32).sum(axis=2)
+            np.testing.assert_allclose(sums[:live, :6], wanted, rtol=1e-5)
+            assert (sums[live:] < -100_000).all(), "rows beyond the step's are written"
 
 
 @pytest.mark.parametrize("name", ["F32", "Q4_1", "Q6_K"])

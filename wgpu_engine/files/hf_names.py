@@ -266,7 +266,7 @@ def _gemma(config: HFConfig, usual_period: int, base: float) -> dict[str, Value]
         )
     if config.flag("use_bidirectional_attention", False):
         raise UnsupportedModelError(f"{config.name} describes an encoder, not a language model: use another model")
-    layers = config.count("num_hidden_layers")
+    layers = _layers(config)
     # older configurations say every how many layers one is global, or leave that to the model
     period = config.count("sliding_window_pattern", usual_period)
     slides = [(i + 1) % period != 0 for i in range(layers)]

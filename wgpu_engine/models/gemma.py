@@ -88,8 +88,8 @@ class Config:
         heads = read_heads(settings, neox=True, scale=by_width)
         if traits.qk_norm == "row" and heads.kv_count * heads.head_dim % 32:
             raise UnsupportedModelError(
-                f"{heads.kv_count} key heads of {heads.head_dim} values are not supported with {settings.architecture}: "
-                "use a model whose keys have a multiple of 32 values"
+                f"{heads.kv_count} key heads of {heads.head_dim} values are not supported with "
+                f"{settings.architecture}: use a model whose keys have a multiple of 32 values"
             )
         return Config(
             traits=traits,

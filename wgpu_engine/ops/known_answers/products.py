@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from operator import mul
 
 from wgpu_engine.gpu.device import Buffer
-from wgpu_engine.ops.builder import Activation, OpCall, square_words
+from wgpu_engine.ops.builder import Activation, OpCall, ceil_div, square_words
 from wgpu_engine.ops.known_answers.trial import Stage, Trial, Values, largest_error
 from wgpu_engine.ops.weight import Weight
 
@@ -60,6 +60,16 @@ async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
             values = [row[offset + feature] for feature in sums]
             error = max(error, largest_error(values, wanted, scale * _size(sums, column)))
         offset += weight.features
+    squares = call.arguments["squares"]
+    return error if squares is None else max(error, await _squares_error(trial, squares, found))
+
+
+async def _squares_error(trial: Trial, squares: Buffer, rows: Sequence[Sequence[float]]) -> float:
+    """The error of sums of squares of 32 values each, given those values."""
+    error = 0.0
+    for values, row in zip(await trial.rows(squares, len(rows), ceil_div(len(rows[0]), 32)), rows, strict=True):
+        wanted = [sum(v * v for v in row[start : start + 32]) for start in range(0, len(row), 32)]
+        error = max(error, largest_error(values, wanted, max(wanted)))
     return error
 
 

@@ -87,6 +87,7 @@ class SmallChecks:
         for codec in _CODECS:
             for name, stage in product(readers[codec], stages):
                 yield self._matmul(name, codec, stage)
+        yield self._matmul("F32", "f32", self._many, squared=True)
         for codec, stage in product(_CODECS, stages):
             yield self._gated(readers[codec][0], codec, stage)
             yield self._residual(readers[codec][0], codec, stage)
@@ -136,17 +137,21 @@ class SmallChecks:
 
         return Check(f"embed F32 by {index}{'' if index == 'token' else ', added'}", attempt)
 
-    def _matmul(self, name: str, codec: Codec, stage: Stage) -> Check:
+    def _matmul(self, name: str, codec: Codec, stage: Stage, *, squared: bool = False) -> Check:
         async def attempt() -> float:
             weight = await self._weight(name)
 
             def op(builder: PlanBuilder, h: Activation) -> None:
                 out = builder.floats(FEATURES, "product")
-                project(builder, (weight,), h, out, FEATURES)
+                squares = (
+                    builder.buffer(4 * builder.rows * square_words(FEATURES), "squares of it") if squared else None
+                )
+                project(builder, (weight,), h, out, FEATURES, squares=squares)
 
             return await self._error_of_reader(stage, codec, op)
 
-        return Check(f"matmul {name} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
+        form = " and squares" if squared else ""
+        return Check(f"matmul {name}{form} {PRECISIONS[codec]}, {_rows(stage)}", attempt)
 
     def _gated(self, name: str, codec: Codec, stage: Stage) -> Check:
         async def attempt() -> float:

@@ -81,7 +81,7 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
         return f"embed {types} by {arguments['index']}{', added' if arguments['onto'] else ''}"
     room = stage.builder.outputs if arguments.get("outputs_only") else stage.builder.rows
     name = {
-        "project": "matmul capped" if arguments.get("cap") else "matmul",
+        "project": f"matmul{' capped' if arguments.get('cap') else ' and squares' if arguments.get('squares') else ''}",
         "gated": f"gated {arguments.get('gate')}",
         "activated": f"activated {arguments.get('activation')}",
         "add_to_residual": "residual and norm",
