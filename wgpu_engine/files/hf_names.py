@@ -14,7 +14,7 @@ from wgpu_engine.files.gguf_window import Value, show
 from wgpu_engine.files.hf_config import HFConfig
 from wgpu_engine.files.hf_rope import local_rope_base, rope_settings
 
-_LAYER_TYPES = {"sliding_attention": True, "full_attention": False}
+_LAYER_TYPES: dict[str | int, bool] = {"sliding_attention": True, "full_attention": False}
 _LONGEST_HEAD = 1 << 12
 _MOST_LAYERS = 1 << 12
 _NUMBER = re.compile(r"(?<=\.)(?:0|[1-9][0-9]{0,5})(?=\.)")
