@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wgpu_engine.engine.states import state_bytes
-from wgpu_engine.errors import OutOfMemoryError
+from wgpu_engine.errors import OutOfMemoryError, RequestError
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.models.model import Description
 from wgpu_engine.ops.kv import KVType
@@ -30,7 +30,17 @@ class Footprint:
 
 
 def context_size(description: Description, wanted: int | None) -> int:
-    """Positions of the context: what was asked for, else the model's own, up to DEFAULT_CONTEXT."""
+    """Positions of the context: what was asked for, else the model's own, up to DEFAULT_CONTEXT.
+
+    Raises:
+        RequestError: more than the model has embeddings for.
+    """
+    most = description.most_positions
+    if wanted and most is not None and wanted > most:
+        raise RequestError(
+            f"a context of {wanted} is more than the {most} positions that the model has embeddings for: give a "
+            f"--ctx-size of at most {most}"
+        )
     return wanted or min(description.context, DEFAULT_CONTEXT)
 
 

@@ -143,7 +143,7 @@ def _translated(config: HFConfig, family: Family, stored: Mapping[str, StoredTen
             continue
         if name in tensors:
             raise ModelFileError(f"{tensor.source.name} has the tensor {show(tensor.name)} under two names")
-        tensors[name] = _info(name, tensor)
+        tensors[name] = family.arranged(config, _info(name, tensor))
     if not tied and "output.weight" not in tensors and "token_embd.weight" in tensors:
         raise ModelFileError(
             f"the output head is missing, and {config.name} doesn't tie it to the embedding: download the model again"

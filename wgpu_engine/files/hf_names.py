@@ -10,8 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.gguf_window import Value, show
 from wgpu_engine.files.hf_config import HFConfig
+from wgpu_engine.files.hf_gpt import (
+    GPT2_NAMES,
+    GPT_NEOX_NAMES,
+    PHI_NAMES,
+    gpt2_arranged,
+    gpt2_settings,
+    gpt_neox_arranged,
+    gpt_neox_settings,
+    phi_settings,
+)
 from wgpu_engine.files.hf_rope import local_rope_base, rope_settings
 
 _LAYER_TYPES: dict[str | int, bool] = {"sliding_attention": True, "full_attention": False}
@@ -32,6 +43,8 @@ class Family:
     """GGUF's settings, without the architecture's prefix; refuses what would be computed wrongly"""
     tied: bool = False
     """whether the output head is the embedding where the configuration doesn't say"""
+    arranged: Callable[[HFConfig, TensorInfo], TensorInfo] = lambda config, tensor: tensor
+    """a tensor by GGUF's name as GGUF has it, where its values lie otherwise in the file"""
 
     def translate(self, name: str) -> str | None:
         """GGUF's name of a tensor: empty where it isn't needed, None where the architecture has no such tensor."""
@@ -315,12 +328,15 @@ def _granite(config: HFConfig) -> dict[str, Value]:
 FAMILIES = {
     "Gemma2ForCausalLM": Family("gemma2", _GEMMA_NAMES, _gemma2, tied=True),
     "Gemma3ForCausalLM": Family("gemma3", _GEMMA_NAMES, _gemma3, tied=True),
+    "GPT2LMHeadModel": Family("gpt2", GPT2_NAMES, gpt2_settings, tied=True, arranged=gpt2_arranged),
+    "GPTNeoXForCausalLM": Family("gptneox", GPT_NEOX_NAMES, gpt_neox_settings, arranged=gpt_neox_arranged),
     "GraniteForCausalLM": Family("granite", _LLAMA_NAMES, _granite),
     "Lfm2ForCausalLM": Family("lfm2", _LFM2_NAMES, _lfm2, tied=True),
     "LlamaForCausalLM": Family("llama", _LLAMA_NAMES, _llama),
     "MistralForCausalLM": Family("llama", _LLAMA_NAMES, _mistral),
     "Olmo2ForCausalLM": Family("olmo2", _OLMO2_NAMES, _olmo2),
     "Phi3ForCausalLM": Family("phi3", _PHI3_NAMES, _phi3),
+    "PhiForCausalLM": Family("phi2", PHI_NAMES, phi_settings),
     "Qwen2ForCausalLM": Family("qwen2", _LLAMA_NAMES, _qwen2),
     "Qwen3ForCausalLM": Family("qwen3", _QWEN3_NAMES, _qwen2),
     "SmolLM3ForCausalLM": Family("smollm3", _LLAMA_NAMES, _smollm3, tied=True),

@@ -45,6 +45,8 @@ class Description:
     """positions that it was trained for"""
     states: tuple[State, ...]
     """the state of each layer"""
+    most_positions: int | None = None
+    """positions that there are embeddings of; None: any number"""
 
 
 class Architecture(Protocol):

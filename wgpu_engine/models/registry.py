@@ -6,13 +6,14 @@ from typing import Any
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.models import gemma, lfm2, llama
+from wgpu_engine.models import gemma, gpt, lfm2, llama
 from wgpu_engine.models.model import Architecture, Description, Model
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.repack import Loader
 
 ARCHITECTURES: dict[str, Architecture] = {
+    **dict.fromkeys(gpt.MEMBERS, gpt.Gpt),
     **dict.fromkeys(llama.MEMBERS, llama.Llama),
     **dict.fromkeys(gemma.MEMBERS, gemma.Gemma),
     **dict.fromkeys(lfm2.MEMBERS, lfm2.Lfm2),
@@ -33,6 +34,7 @@ def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> 
             f"the architecture {settings.architecture!r} is not supported yet; supported: {known}"
         )
     embedding = Tensors(tensors).take_matrix("token_embd.weight")
+    positions = tensors.get("position_embd.weight")
     return Description(
         architecture=settings.architecture,
         name=str(metadata.get("general.name", "")),
@@ -42,6 +44,7 @@ def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> 
         vocab=embedding.rows,
         context=settings.count("context_length", 2048, largest=1 << 31),
         states=ARCHITECTURES[settings.architecture].states(settings, Tensors(tensors)),
+        most_positions=positions.rows if positions else None,
     )
 
 

@@ -1,0 +1,267 @@
+"""The GPT family: layer norms, biases and a feed-forward without a gate.
+
+GPT-2 learned an embedding of each position. GPT-NeoX (Pythia) and Phi 1 to 2 rotate a part of each head; attention and
+feed-forward may read the same residual stream side by side there. Tensor names: GGUF.
+"""
+
+from dataclasses import dataclass, replace
+from typing import cast, get_args
+
+from wgpu_engine.errors import ModelFileError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.model import Description, PagedKV
+from wgpu_engine.models.rope_scaling import Rope
+from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.tensors import Tensors
+from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.builder import Activation, PlanBuilder
+from wgpu_engine.ops.embed import look_up
+from wgpu_engine.ops.kv import KVCache
+from wgpu_engine.ops.matmul import Gate, activated, codec_for, project
+from wgpu_engine.ops.norm import norm, residual_norm
+from wgpu_engine.ops.repack import Loader
+from wgpu_engine.ops.rope import rope_and_store
+from wgpu_engine.ops.weight import Norm, Weight
+
+
+@dataclass(frozen=True)
+class Traits:
+    """In what the members of the family differ, where no setting or tensor says so."""
+
+    activation: Gate
+    rotates: bool = True
+    """whether there is a rotary embedding, instead of learned positions"""
+    parallel: bool = False
+    """whether attention and feed-forward read the same residual stream, where the settings don't say"""
+
+
+MEMBERS = {
+    "gpt2": Traits("gelu_tanh", rotates=False),
+    "gptneox": Traits("gelu", parallel=True),
+    "phi2": Traits("gelu_tanh", parallel=True),
+}
+"""by `general.architecture`"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a GPT."""
+
+    layers: int
+    width: int
+    feed_forward: int
+    heads: Heads
+    eps: float
+    vocab: int
+    context: int
+    activation: Gate
+    rotates: bool
+    parallel: bool
+    scale_by_layer: bool
+    """whether scores are divided by the layer's number, from 1 on"""
+
+    @staticmethod
+    def read(settings: Settings, vocab: int) -> "Config":
+        traits = MEMBERS[settings.architecture]
+        width = settings.count("embedding_length")
+        heads = settings.count("attention.head_count", largest=1 << 12)
+        kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
+        head_dim = width // heads
+        rope_dim = settings.count("rope.dimension_count", max(head_dim, 1), largest=1 << 10)
+        if heads % kv_heads or width % heads or head_dim % 8 or rope_dim % 4 or rope_dim > head_dim:
+            raise ModelFileError(
+                f"the attention of this file can't be: {heads} heads over {kv_heads} key heads in {width} values, "
+                f"{rope_dim} of each rotated"
+            )
+        scale = settings.number("attention.scale", head_dim**-0.5)
+        # said by what isn't GGUF, which has one for each architecture
+        activation = settings.text("activation", traits.activation)
+        if activation not in get_args(Gate):
+            raise ModelFileError(f"the activation {activation[:40]!r} of this file can't be")
+        return Config(
+            layers=settings.count("block_count", largest=1 << 12),
+            width=width,
+            feed_forward=settings.count("feed_forward_length", 4 * width),
+            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=True, scale=scale),
+            eps=settings.number("attention.layer_norm_epsilon", 1e-5),
+            vocab=vocab,
+            context=settings.count("context_length", largest=1 << 31),
+            activation=cast(Gate, activation),
+            rotates=traits.rotates,
+            parallel=settings.flag("use_parallel_residual", traits.parallel),
+            scale_by_layer=settings.flag("attention.scale_by_layer", False),
+        )
+
+    def heads_of(self, layer: int) -> Heads:
+        if not self.scale_by_layer:
+            return self.heads
+        return replace(self.heads, scale=self.heads.scale / (layer + 1))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Weights that read the same, one below the other, and their bias."""
+
+    weights: tuple[Weight, ...]
+    bias: Buffer | None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of a block."""
+
+    attention_norm: Norm
+    qkv: Linear
+    output: Linear
+    feed_forward_norm: Norm | None
+    """None: the feed-forward reads what attention reads"""
+    up: Linear
+    down: Linear
+
+
+class Gpt:
+    """See `wgpu_engine.models.model.Model`."""
+
+    def __init__(
+        self,
+        device: Device,
+        config: Config,
+        description: Description,
+        rope: Rope | None,
+        embedding: Weight,
+        positions: Weight | None,
+        layers: list[Layer],
+        norm: Norm,
+        head: Linear,
+    ) -> None:
+        self.device = device
+        self.config = config
+        self.description = description
+        self.rope = rope
+        self.embedding = embedding
+        self.positions = positions
+        self.layers = layers
+        self.norm = norm
+        self.head = head
+        self._angles: Buffer | None = None
+
+    @staticmethod
+    def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
+        """The state of each layer, from the settings alone."""
+        c = Config.read(settings, 0)
+        return (PagedKV(c.heads.kv_count, c.heads.head_dim),) * c.layers
+
+    @staticmethod
+    async def load(
+        device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
+    ) -> "Gpt":
+        """Brings the weights onto the device.
+
+        Raises:
+            ModelFileError: a tensor is missing or has the wrong shape.
+            UnsupportedModelError: a RoPE scaling that this version doesn't know.
+        """
+        c = Config.read(settings, description.vocab)
+        rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader) if c.rotates else None
+        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
+        positions = None
+        if not c.rotates:
+            table = tensors.take("position_embd.weight", c.context, c.width)
+            positions = await loader.weight("position_embd", [[table]])
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        norm = await _load_norm(c, tensors, "output_norm", loader)
+        head = Linear((embedding,), None)
+        if "output.weight" in tensors:
+            head = await _load_linear(tensors, "output", c.vocab, c.width, loader)
+        return Gpt(device, c, description, rope, embedding, positions, layers, norm, head)
+
+    @property
+    def weight_bytes_per_token(self) -> int:
+        linears = [self.head]
+        for layer in self.layers:
+            linears += [layer.qkv, layer.output, layer.up, layer.down]
+        return sum(weight.bytes for linear in linears for weight in linear.weights)
+
+    def prepare(self, positions: int) -> None:
+        if self.rope is not None:
+            self._angles = self.rope.angles(self.device, positions)
+
+    def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
+        assert self._angles is not None or self.rope is None, "prepare comes first"
+        c, layers = self.config, self.layers
+        x = look_up(builder, self.embedding)
+        if self.positions is not None:
+            look_up(builder, self.positions, "position", onto=x)
+        h: Activation | None
+        h = norm(builder, x, c.width, layers[0].attention_norm, codec_for(builder, *_readers(layers[0])))
+        for i, layer in enumerate(layers):
+            last = i + 1 == len(layers)
+            next_norm = self.norm if last else layers[i + 1].attention_norm
+            next_codec = codec_for(builder, *(self.head.weights if last else _readers(layers[i + 1])))
+            up, down = layer.up.weights[0], layer.down.weights[0]
+
+            heads = c.heads_of(i)
+            qkv = builder.floats(heads.width, "qkv")
+            project(builder, layer.qkv.weights, h, qkv, heads.width, bias=layer.qkv.bias)
+            rope_and_store(builder, qkv, heads, self._angles, cache, i)
+            attended = attend(builder, qkv, heads, cache, i, positions, codec_for(builder, *layer.output.weights))
+            mixed = builder.floats(c.width, "attention's output")
+            project(builder, layer.output.weights, attended, mixed, c.width, bias=layer.output.bias)
+            if not c.parallel:
+                h = residual_norm(builder, x, mixed, c.width, layer.feed_forward_norm, codec_for(builder, up))
+            elif layer.feed_forward_norm is not None:
+                h = norm(builder, x, c.width, layer.feed_forward_norm, codec_for(builder, up), label="normed again")
+            assert h is not None
+            h = activated(builder, up, h, codec_for(builder, down), activation=c.activation, bias=layer.up.bias)
+            made = builder.floats(c.width, "feed-forward's output")
+            project(builder, (down,), h, made, c.width, bias=layer.down.bias)
+            h = residual_norm(builder, x, (mixed, made) if c.parallel else made, c.width, next_norm, next_codec)
+            assert h is not None
+        if not builder.outputs:
+            return None
+        logits = builder.logits(c.vocab)
+        project(builder, self.head.weights, h, logits, c.vocab, bias=self.head.bias, outputs_only=True)
+        return logits
+
+
+def _readers(layer: Layer) -> tuple[Weight, ...]:
+    """The weights that read a layer's first norm."""
+    return layer.qkv.weights if layer.feed_forward_norm else (*layer.qkv.weights, *layer.up.weights)
+
+
+async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
+    q, kv = c.heads.count * c.heads.head_dim, c.heads.kv_count * c.heads.head_dim
+    shares = c.parallel and f"{prefix}ffn_norm.weight" not in tensors
+    return Layer(
+        attention_norm=await _load_norm(c, tensors, f"{prefix}attn_norm", loader),
+        qkv=await _load_qkv(c, tensors, prefix, q, kv, loader),
+        output=await _load_linear(tensors, f"{prefix}attn_output", c.width, q, loader),
+        feed_forward_norm=None if shares else await _load_norm(c, tensors, f"{prefix}ffn_norm", loader),
+        up=await _load_linear(tensors, f"{prefix}ffn_up", c.feed_forward, c.width, loader),
+        down=await _load_linear(tensors, f"{prefix}ffn_down", c.width, c.feed_forward, loader),
+    )
+
+
+async def _load_qkv(c: Config, tensors: Tensors, prefix: str, q: int, kv: int, loader: Loader) -> Linear:
+    if f"{prefix}attn_qkv.weight" in tensors:
+        return await _load_linear(tensors, f"{prefix}attn_qkv", q + 2 * kv, c.width, loader)
+    sizes = {f"{prefix}attn_q": q, f"{prefix}attn_k": kv, f"{prefix}attn_v": kv}
+    parts = [tensors.take(f"{name}.weight", size, c.width) for name, size in sizes.items()]
+    biases = [(tensors.optional(f"{name}.bias", size), size) for name, size in sizes.items()]
+    return Linear(await loader.stacked(f"{prefix}attn_qkv", parts), await _load_bias(biases, loader))
+
+
+async def _load_linear(tensors: Tensors, name: str, features: int, k: int, loader: Loader) -> Linear:
+    weight = await loader.weight(name, [[tensors.take(f"{name}.weight", features, k)]])
+    return Linear((weight,), await _load_bias([(tensors.optional(f"{name}.bias", features), features)], loader))
+
+
+async def _load_bias(parts: list[tuple[TensorInfo | None, int]], loader: Loader) -> Buffer | None:
+    return await loader.joined_vector(parts) if any(part for part, _ in parts) else None
+
+
+async def _load_norm(c: Config, tensors: Tensors, name: str, loader: Loader) -> Norm:
+    gain = await loader.vector(tensors.take(f"{name}.weight", c.width))
+    bias = tensors.optional(f"{name}.bias", c.width)
+    return Norm(gain, c.eps, await loader.vector(bias) if bias else None, "layer")
