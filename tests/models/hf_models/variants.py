@@ -177,6 +177,15 @@ _MISTRAL = (
     ),
     Variant(
         "MistralForCausalLM",
+        "many windows of 20",
+        {"sliding_window": 20},
+        _NO_WINDOW,
+        gguf=_NO_WINDOW,
+        tokens=400,
+        slow=True,
+    ),
+    Variant(
+        "MistralForCausalLM",
         "a window as long as the prompt",
         {"sliding_window": 41},
         {"sliding_window": 40},
@@ -306,6 +315,15 @@ _GEMMA = (
         {"rope_parameters": _GEMMA_LINEAR},
         {"rope_parameters": _GEMMA_LINEAR | {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}},
         gguf=_ALL_SLIDING,
+    ),
+    Variant(
+        "Gemma3ForCausalLM",
+        "many windows under a global layer",
+        {"sliding_window": 20},
+        _ALL_SLIDING,
+        gguf=_ALL_SLIDING,
+        tokens=300,
+        slow=True,
     ),
     Variant(
         "Gemma3ForCausalLM", "the sixth of six layers is global", _SIX_LAYERS, {"sliding_window_pattern": 7}, slow=True
