@@ -9,7 +9,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-wheel lint format bench bench-compare setup clean
+.PHONY: help demo test test-slow test-dawn test-wheel lint format bench bench-compare bench-types setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -68,6 +68,11 @@ bench-compare: $(VENV)/.ready-dev ## the same beside llama.cpp, with ratios
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/python benchmarks/compare.py $(MODEL)
+
+bench-types: $(VENV)/.ready ## speed in every quantization type, beside Q4_0
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/python benchmarks/quant_types.py $(MODEL)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
