@@ -47,7 +47,7 @@ def test_seeds_of_any_size() -> None:
 def test_stop_strings() -> None:
     assert SamplingParams(stop="end").stop == ("end",)
     assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
-    assert SamplingParams().stop == ()
+    assert SamplingParams().stop == () == SamplingParams(stop=None).stop
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,17 @@ def check(found: Any, wanted: Doubles, largest: Doubles, what: Any) -> None:
     assert off.max() <= TOLERANCE, f"{what}: off by {off.max():.2g} of the largest value"
 
 
+def test_a_context_whose_parts_no_kernel_reaches_is_not_split(lab: Any, builder: Any) -> None:
+    sequences = Sequences(lab, heads_of((3, 1), 32), "f16", [REACH])
+    split = builder(1, slots=SLOTS)
+    _, wanted = sequences.attend(split, [0])
+    with lab.limits(binding_bytes=split.dispatches[0].buffers[-1].size - 16):
+        whole = builder(1, slots=SLOTS)
+        _, found = sequences.attend(whole, [0])
+    assert (len(split.dispatches), len(whole.dispatches)) == (2, 1)
+    assert np.array_equal(found, wanted)
+
+
 def check_attention(
     lab: Any, builder: Any, counts: tuple[int, int], head_dim: int, kv_type: str, form: Form = Form()
 ) -> None:

@@ -19,6 +19,7 @@ from tests.ops.products import (
     pick_pose,
     steepness,
 )
+from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.matmul import gated
 from wgpu_engine.ops.weight import plane_layout
@@ -100,6 +101,16 @@ def test_gated_odd_features(features: int, lab: Any, builder: Any) -> None:
 @pytest.mark.parametrize("names", [("Q4_0",), ("F16", "Q8_0")])
 def test_gates(gate: str, names: tuple[str, ...], lab: Any, builder: Any) -> None:
     check_gated(lab, builder, Case("Q4_0", "exact", 3, 64, 96, 2, True, True), names, "f32", gate)
+
+
+@pytest.mark.parametrize(("names", "bias"), [(("Q4_0",), True), (("Q4_0", "Q8_0"), False)])
+def test_features_that_are_no_fours_are_refused_in_a_sentence(
+    names: tuple[str, ...], bias: bool, lab: Any, builder: Any
+) -> None:
+    """Only where they lie one behind the other."""
+    case = Case("Q4_0", "exact", 2, 34, 64, 2, bias, True)
+    with pytest.raises(UnsupportedModelError, match="34 features, which are no multiple of 4"):
+        check_gated(lab, builder, case, names, "f32")
 
 
 def test_gated_in_parts(lab: Any, builder: Any) -> None:

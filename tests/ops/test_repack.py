@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gguf.quants import quantize
 
-from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.errors import ModelFileError, OutOfMemoryError, UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo, read_gguf
 from wgpu_engine.files.grids import grid
 from wgpu_engine.files.quants import QUANT_TYPES
@@ -184,6 +184,16 @@ def test_parts_cover_a_weight_and_fit(features: int, k: int, ports: int) -> None
         for start, stop in parts:
             assert start % 32 == 0 and start < stop
             assert 4 * plane_layout(quant, k, (stop - start) * ports)[1] <= limit
+
+
+@pytest.mark.parametrize("experts", [1, 4])
+def test_rows_beyond_a_binding_are_refused_in_a_sentence(experts: int) -> None:
+    quant = QUANT_TYPES["Q6_K"]
+    limit = 4 * plane_layout(quant, 512, 32)[1]
+    assert split_features(quant, 32, 512, 1, limit, experts)
+    for less in (limit - 4, 64, 0):
+        with pytest.raises(OutOfMemoryError, match=r"32 rows of 512 weights in Q6_K take .* choose another adapter"):
+            split_features(quant, 32, 512, 1, less, experts)
 
 
 def test_the_least_limits_hold_a_large_vocabulary() -> None:

@@ -347,7 +347,7 @@ class LLM:
         params = _params(sampling)
         self._generator.check(ids, params)
         detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if continues else None)
-        return self._chunks(ids, params, detokenizer, StopStrings(params.stop))
+        return self._chunks(ids, params, detokenizer, StopStrings(params.stop or ()))
 
     async def _all_logits(self, ids: list[int]) -> list[bytes]:
         return [row async for rows in self._generator.logits(ids) for row in rows]

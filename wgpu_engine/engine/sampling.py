@@ -35,11 +35,12 @@ class SamplingParams:
     seed: int | None = None
     max_tokens: int | None = None
     """None: until the context is full"""
-    stop: Sequence[str] = ()
+    stop: Sequence[str] | None = ()
+    """a text or several, before which the answer ends; None: none"""
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        stop = (self.stop,) if isinstance(self.stop, str) else () if self.stop is None else self.stop
         if not isinstance(stop, Sequence) or not all(isinstance(text, str) and text for text in stop):
             raise RequestError("stop must be a text or a list of texts, none of them empty.")
         stop = tuple(stop)

@@ -65,7 +65,7 @@ def attend(
     score is cap * tanh(score / cap) (Gemma 2). `sinks` f32 [heads] are scores that take part in the softmax's
     denominator and stand for no position (gpt-oss).
 
-    A plan of few rows over a long context is split over it.
+    A plan of few rows over a long context is split over it, where a kernel can reach what the parts make of it.
     """
     assert causal or not window, "a window ends with the row's own position"
     if heads.head_dim % 32:
@@ -76,8 +76,9 @@ def attend(
         window = 0
     # what a row sees may begin anywhere in a partition
     partitions = min(ceil_div(positions, PARTITION), ceil_div((window or positions) - 1, PARTITION) + 1)
-    split = builder.rows <= _SPLIT_ROWS and (window or positions) > PARTITION
     partial_bytes = 4 * builder.rows * heads.count * partitions * (heads.head_dim + 4)
+    fits = partial_bytes <= builder.device.limits.binding_bytes
+    split = builder.rows <= _SPLIT_ROWS and (window or positions) > PARTITION and fits
     out = builder.buffer(partial_bytes, "partials") if split else h
     group = heads.count // heads.kv_count
     lanes = builder.shuffle and builder.device.adapter.kind == "cpu" and group * heads.head_dim <= _UNROLLED

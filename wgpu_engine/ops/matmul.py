@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Dispatch
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
 from wgpu_engine.ops.weight import Norm, Weight, WeightPart
@@ -134,8 +135,17 @@ def gated(
     gate: Gate = "silu",
     bias: Buffer | None = None,
 ) -> Activation:
-    """gate(a @ gate.T) * (a @ up.T), [rows, features] in `codec`, from one weight of two ports or from two weights."""
+    """gate(a @ gate.T) * (a @ up.T), [rows, features] in `codec`, from one weight of two ports or from two weights.
+
+    Raises:
+        UnsupportedModelError: features that aren't fours, where two weights or biases lie one behind the other.
+    """
     features = weights[0].features
+    if features % 4 and (len(weights) > 1 or bias is not None):
+        raise UnsupportedModelError(
+            f"the feed-forward network has {features} features, which are no multiple of 4, and biases or two types of "
+            "weights: convert the model without them, with one type for gate and up"
+        )
     h = builder.activation(features, codec, "gated")
     if len(weights) == 1:
         binding: Binding = ("h", activation_binding(codec), h)

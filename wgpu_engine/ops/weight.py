@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.files.grids import grid
 from wgpu_engine.files.quants import QuantType
 from wgpu_engine.gpu.device import Buffer
@@ -96,6 +97,9 @@ def split_features(
     """Cuts a weight into runs of features whose planes fit a binding of `limit` bytes.
 
     Experts stay whole where one fits; else each is cut for itself.
+
+    Raises:
+        OutOfMemoryError: a binding holds too few features for kernels to make them together.
     """
     _, fixed = plane_layout(quant, k, 0)
     _, words = plane_layout(quant, k, ports)
@@ -104,7 +108,12 @@ def split_features(
         step = most // features * features
         return [(start, min(start + step, experts * features)) for start in range(0, experts * features, step)]
     step = most // SPLIT_FEATURES * SPLIT_FEATURES
-    assert step > 0, f"a run of {SPLIT_FEATURES} rows is more than a binding holds"
+    if step <= 0:
+        size = 4 * (fixed + SPLIT_FEATURES * (words - fixed))
+        raise OutOfMemoryError(
+            f"{SPLIT_FEATURES} rows of {k} weights in {quant.name} take {size:,} bytes, more than the {limit:,} that "
+            "this adapter lets a kernel reach: choose another adapter with --device, or a smaller quantization"
+        )
     return [
         (expert + start, expert + min(start + step, features))
         for expert in range(0, experts * features, features)
