@@ -153,7 +153,7 @@ class LLM:
         loader = Loader(self._device, advance)
         model = await load_model(self._device, file.metadata, file.tensors, loader)
         await loader.finish()
-        self.warnings += loader.warnings
+        self.warnings += [*file.notes, *loader.warnings]
         self._engine = Engine(
             self._device,
             model,

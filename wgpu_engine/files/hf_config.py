@@ -92,6 +92,15 @@ class HFConfig:
             raise self._wrong(key, f"a list of {count} numbers")
         return [HFConfig(self.name, {key: each}).number(key) for each in value]
 
+    def counts(self, key: str, count: int) -> list[int] | None:
+        """So many whole numbers of at least 1; None where the key is absent."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != count:
+            raise self._wrong(key, f"a list of {count} numbers")
+        return [HFConfig(self.name, {key: each}).count(key) for each in value]
+
     def flag_list(self, key: str, count: int, meaning: Mapping[str | int, bool]) -> list[bool] | None:
         """A flag for each of so many names or numbers of `meaning`; None where the key is absent."""
         found = self.values.get(key)

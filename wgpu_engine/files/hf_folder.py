@@ -8,6 +8,7 @@ begin with `tokenizer.huggingface.` and don't end in `json` are ours.
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.gguf_window import Value, show
 from wgpu_engine.files.hf_config import HFConfig, read_json, read_text
 from wgpu_engine.files.hf_names import Family, family_of
+from wgpu_engine.files.hf_quantization import unpack
 from wgpu_engine.files.hf_rope import rope_factors
 from wgpu_engine.files.model_file import ModelFile
 from wgpu_engine.files.quants import QUANT_TYPES
@@ -45,7 +47,6 @@ async def open_folder(path: Path) -> ModelFile:
     if values is None:
         raise _no_model(path)
     config = HFConfig(str(path / "config.json"), values)
-    _refuse_quantized(config)
     family = family_of(config)
     settings = family.settings(config)
     metadata: dict[str, Value] = {
@@ -58,13 +59,14 @@ async def open_folder(path: Path) -> ModelFile:
     factors = rope_factors(config, rope_dim, base) if isinstance(rope_dim, int) and isinstance(base, float) else {}
     sources: dict[str, FileSource] = {}
     try:
-        tensors = _translated(config, family, await _stored(path, sources))
+        unpacked = await unpack(config, await _stored(path, sources))
+        tensors = _translated(config, family, unpacked.tensors)
     except BaseException:
         for source in sources.values():
             source.close()
         raise
     tensors |= {name: _in_memory(name, each) for name, each in factors.items()}
-    return ModelFile(path, metadata, tensors, tuple(sources.values()))
+    return ModelFile(path, metadata, tensors, tuple(sources.values()), notes=unpacked.notes)
 
 
 def _no_model(path: Path) -> ModelFileError:
@@ -75,16 +77,6 @@ def _no_model(path: Path) -> ModelFileError:
         f"{path} is a folder without config.json: give the path of a .gguf file, or of a folder that holds config.json "
         "and *.safetensors"
     )
-
-
-def _refuse_quantized(config: HFConfig) -> None:
-    quantization = config.section("quantization_config")
-    if quantization is not None:
-        method = quantization.text("quant_method", "unnamed")
-        raise UnsupportedModelError(
-            f"the quantization {show(method)} of {config.name} is not supported yet: use the model's unquantized "
-            "safetensors, or a GGUF file"
-        )
 
 
 async def _stored(path: Path, sources: dict[str, FileSource]) -> dict[str, StoredTensor]:
@@ -128,7 +120,9 @@ def _is_file_name(name: Any) -> bool:
     return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
 
 
-def _translated(config: HFConfig, family: Family, stored: Mapping[str, StoredTensor]) -> dict[str, TensorInfo]:
+def _translated(
+    config: HFConfig, family: Family, stored: Mapping[str, StoredTensor | TensorInfo]
+) -> dict[str, TensorInfo]:
     """The tensors that the architecture needs, by GGUF's names."""
     tied = config.flag("tie_word_embeddings", family.tied)
     tensors: dict[str, TensorInfo] = {}
@@ -151,8 +145,10 @@ def _translated(config: HFConfig, family: Family, stored: Mapping[str, StoredTen
     return tensors
 
 
-def _info(name: str, tensor: StoredTensor) -> TensorInfo:
-    """A tensor of floats as GGUF would have it. A quantized type would take its scales from other tensors here."""
+def _info(name: str, tensor: StoredTensor | TensorInfo) -> TensorInfo:
+    """A tensor of floats, or one that was put together, as GGUF would have it."""
+    if isinstance(tensor, TensorInfo):
+        return replace(tensor, name=name)
     if tensor.dtype not in _FLOATS:
         raise UnsupportedModelError(
             f"{tensor.source.name} can't run: the tensor {show(tensor.name)} is of type {tensor.dtype}, and those "

@@ -32,6 +32,8 @@ class ModelFile:
     sources: tuple[FileSource, ...]
     kinds: dict[str, int] = field(default_factory=dict)
     """GGUF's id of each metadata value's type; empty where they don't come from GGUF"""
+    notes: tuple[str, ...] = ()
+    """what a user should know of it, a sentence each"""
 
     @property
     def file_bytes(self) -> int:
