@@ -67,5 +67,16 @@ def test_bytes_of_convolutions() -> None:
     states = (ShortConv(64, 3), PagedKV(2, 32), ShortConv(64, 1))
     need = footprint(description(states=states), 0, 33, "f16", slots=3)
     assert need.kv == 3 * 4 * 64 * (130 + 128) + 3 * 64 * 2 * 64 * 2
-    assert (ring(states[0]), ring(states[1]), ring(states[2])) == (130, 0, 128)
-    assert rewind(states) == 128 and rewind((PagedKV(2, 32),)) is None
+    assert [ring(state, 33) for state in states] == [130, 0, 128]
+    assert rewind(states, 33) == 128 and rewind((PagedKV(2, 32),), 33) is None
+
+
+def test_bytes_of_windows() -> None:
+    """Blocks for a window and what a plan writes, wherever the context takes more."""
+    states = (PagedKV(2, 32, 100), PagedKV(4, 16))
+    assert [ring(states[0], ctx_size) for ctx_size in (1, 256, 257, 1 << 20)] == [0, 0, 256, 256]
+    need = footprint(description(states=states), 0, 1024, "f16", slots=3)
+    assert need.kv == 3 * 2 * 64 * 2 * (256 + 1024)
+    # a row sees 99 positions before its own
+    assert rewind(states, 1024) == 256 - 99 and rewind(states, 256) is None
+    assert rewind((PagedKV(2, 32, 1), states[0]), 1024) == 128

@@ -15,13 +15,15 @@ SLOTS = 4
 CONTEXT = 4096
 
 
-@pytest.fixture(scope="module", params=["F32", "Q4_0", "convolutions"])
+@pytest.fixture(scope="module", params=["F32", "Q4_0", "windows", "convolutions"])
 def engine(
     request: pytest.FixtureRequest, tiny_llama: Callable[..., Path], tiny_lfm2: Callable[..., Path]
 ) -> Iterator[Engine]:
-    """Four slots of 4096 positions over a random llama, or a model that has convolutions beside attention."""
+    """Four slots of 4096 positions over a random llama, or a model that has windows or convolutions."""
     if request.param == "convolutions":
         path = tiny_lfm2("cac", biases=True, context=CONTEXT)
+    elif request.param == "windows":
+        path = tiny_llama(context=CONTEXT, metadata={"attention.sliding_window": 20})
     else:
         path = tiny_llama(types={"": request.param}, biases=True, context=CONTEXT)
     with LLM(path, precision="exact", ctx_size=32) as llm:

@@ -326,26 +326,34 @@ class Lab:
 
     # the paged cache
 
-    def cache(self, kv_heads: int, head_dim: int, kv_type: KVType, slots: int, positions: int) -> KVCache:
-        """A cache of one layer, its blocks dealt out to the slots at random."""
+    def cache(
+        self, kv_heads: int, head_dim: int, kv_type: KVType, slots: int, positions: int, ring: int = 0
+    ) -> KVCache:
+        """A cache of one layer, its blocks dealt out to the slots at random, or in rings of so many positions."""
         width = ceil_div(positions, KV_BLOCK)
-        blocks = slots * width + 3
+        blocks = slots * (ring // KV_BLOCK or width) + 3
         layer = self.device.buffer(blocks * kv_block_bytes(kv_heads, head_dim, kv_type), "kv")
         tables = self.device.buffer(4 * slots * width, "tables")
         self._made += [layer, tables]
         table = self.rng.permutation(blocks)[: slots * width].astype(np.uint32)
         self.device.write(tables, 0, table.tobytes())
-        return KVCache(kv_type, (layer,), tables, width)
+        return KVCache(kv_type, (layer,), tables, width, (ring,))
+
+    def blocks(self, cache: KVCache, slots: int) -> NDArray[np.integer]:
+        """The blocks of each slot, in order: [slots, blocks]."""
+        ring = cache.ring_blocks(0)
+        if ring:
+            return np.arange(slots * ring).reshape(slots, ring)
+        return self.words(cache.tables, slots * cache.table_width).reshape(slots, -1)
 
     def cached(self, cache: KVCache, slots: int, kv_heads: int, head_dim: int) -> Floats:
-        """Keys and values f32 of every slot: [slots, positions, key or value, kv_heads, head_dim]."""
-        layer, tables = cache.layers[0], cache.tables
+        """Keys and values f32 of every slot or ring: [slots, positions, key or value, kv_heads, head_dim]."""
+        layer = cache.layers[0]
         words = self.words(layer, layer.size // 4)
         values = words.view(np.float16 if cache.kv_type == "f16" else np.float32).astype(np.float32)
         block = 2 * kv_heads * KV_BLOCK * head_dim
         blocks = values[: values.size // block * block].reshape(-1, 2, kv_heads, KV_BLOCK, head_dim)
-        table = self.words(tables, slots * cache.table_width).reshape(slots, -1)
-        return blocks[table].transpose(0, 1, 4, 2, 3, 5).reshape(slots, -1, 2, kv_heads, head_dim)
+        return blocks[self.blocks(cache, slots)].transpose(0, 1, 4, 2, 3, 5).reshape(slots, -1, 2, kv_heads, head_dim)
 
 
 @pytest.fixture

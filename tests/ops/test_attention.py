@@ -52,10 +52,12 @@ class Sequences:
         *,
         sharpness: float = 1.0,
         form: Form = Form(),
+        slots: list[int] | None = None,
+        ring: int = 0,
     ) -> None:
         self.lab, self.heads, self.kv_type, self.form = lab, heads, kv_type, form
         self.contexts = contexts
-        self.slots = [int(slot) for slot in lab.rng.integers(0, SLOTS, len(contexts))]
+        self.slots = slots or [int(slot) for slot in lab.rng.integers(0, SLOTS, len(contexts))]
         shape = (SLOTS, REACH, 2, heads.kv_count, heads.head_dim)
         cached = lab.rng.standard_normal(shape).astype(np.float32)
         for slot in range(SLOTS):
@@ -67,8 +69,12 @@ class Sequences:
         if kv_type == "f16":
             cached = cached.astype(np.float16)
         self.cached = cached.astype(np.float64)
-        self.cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, REACH)
-        write_cache(lab, self.cache, cached)
+        self.cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, REACH, ring)
+        if ring:
+            lasts = [max(c for c, s in zip(contexts, self.slots, strict=True) if s == slot) for slot in range(SLOTS)]
+            write_cache(lab, self.cache, turned(cached, lasts, ring))
+        else:
+            write_cache(lab, self.cache, cached)
         self.sinks = lab.rng.standard_normal(heads.count).astype(np.float32) if form.sinks else None
         self.qkv = lab.rng.standard_normal((len(contexts), heads.width)).astype(np.float32) * np.float32(sharpness)
 
@@ -124,13 +130,22 @@ class Sequences:
         return h, lab.words(h.buffer, plan.rows * words).reshape(plan.rows, words)
 
 
+def turned(values: Any, lasts: list[int], ring: int) -> Any:
+    """What is left of values [slots, positions, ...] in rings, after each slot wrote so many of its positions."""
+    kept = np.full((len(values), ring, *values.shape[2:]), STALE, values.dtype)
+    for slot, last in enumerate(lasts):
+        for position in range(max(0, last - ring), last):
+            kept[slot, position % ring] = values[slot, position]
+    return kept
+
+
 def write_cache(lab: Any, cache: Any, values: Any) -> None:
     """Puts [slots, positions, key or value, kv_heads, head_dim] where the block tables say."""
     slots, positions, _, kv_heads, head_dim = values.shape
-    padded = np.full((slots, cache.table_width * KV_BLOCK, 2, kv_heads, head_dim), STALE, values.dtype)
+    table = lab.blocks(cache, slots)
+    padded = np.full((slots, table.shape[1] * KV_BLOCK, 2, kv_heads, head_dim), STALE, values.dtype)
     padded[:, :positions] = values
     blocks = padded.reshape(slots, -1, KV_BLOCK, 2, kv_heads, head_dim).transpose(0, 1, 3, 4, 2, 5)
-    table = lab.words(cache.tables, slots * cache.table_width).reshape(slots, -1)
     pool = np.full((cache.layers[0].size // blocks[0, 0].nbytes, *blocks.shape[2:]), STALE, values.dtype)
     pool[table] = blocks
     lab.device.write(cache.layers[0], 0, pool.tobytes())
@@ -214,6 +229,27 @@ def test_shapes(counts: tuple[int, int], head_dim: int, kv_type: str, lab: Any, 
 )
 def test_forms(form: Form, counts: tuple[int, int], head_dim: int, kv_type: str, lab: Any, builder: Any) -> None:
     check_attention(lab, builder, counts, head_dim, kv_type, form)
+
+
+@pytest.mark.parametrize(
+    ("window", "ring", "head_dim", "kv_type"), [(40, 64, 32, "f16"), (1, 32, 8, "f32"), (290, 320, 64, "f32")]
+)
+def test_rings(window: int, ring: int, head_dim: int, kv_type: str, lab: Any, builder: Any) -> None:
+    """Rows that see a window of a ring of blocks, and the same bits as without one."""
+    contexts, slots = [700, 699, 680, 290, 289, 266, 30, 5], [2, 2, 2, 0, 0, 0, 1, 1]
+    heads, form = heads_of((4, 2), head_dim), Form(window=window)
+    state = lab.rng.bit_generator.state
+    plain = Sequences(lab, heads, kv_type, contexts, form=form, slots=slots)
+    lab.rng.bit_generator.state = state
+    ringed = Sequences(lab, heads, kv_type, contexts, form=form, slots=slots, ring=ring)
+    ringed.qkv = plain.qkv
+    for pose in lab.adapters():
+        for capacity in (8, 12):
+            with lab.posing(*pose):
+                _, words = ringed.attend(builder(capacity, slots=SLOTS), list(range(8)))
+                _, others = plain.attend(builder(capacity, slots=SLOTS), list(range(8)))
+            check(words[:8].view(np.float32), *ringed.wanted(), pose)
+            assert np.array_equal(words[:8], others[:8]), f"other bits in a ring ({pose})"
 
 
 @pytest.mark.parametrize("sink", [-1e4, 1e4])

@@ -52,12 +52,13 @@ def check_rope(
     rotate: bool = True,
     qk_norm: bool = False,
     row_norm: bool = False,
+    ring: int = 0,
 ) -> None:
     reach, rows = max(positions) + 1, len(positions)
     frequencies = [10_000.0 ** (-2 * i / heads.rope_dim) for i in range(heads.rope_dim // 2)]
     values = lab.rng.standard_normal((rows + spare_rows, heads.width)).astype(np.float32)
     plan = builder(rows + spare_rows, slots=SLOTS)
-    cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, reach)
+    cache = lab.cache(heads.kv_count, heads.head_dim, kv_type, SLOTS, reach, ring)
     angles = angle_table(lab.device, frequencies, reach, magnitude) if rotate else None
     gains = lab.rng.uniform(-2, 2, (heads.count + heads.kv_count if row_norm else 2, heads.head_dim))
     gains = gains.astype(np.float32)
@@ -92,13 +93,14 @@ def check_rope(
         assert np.array_equal(beyond, q[..., heads.rope_dim :]), "what is not rotated is changed"
 
     cached = lab.cached(cache, SLOTS, heads.kv_count, heads.head_dim)
+    places = [position % ring if ring else position for position in positions]
     rounding = 2.0**-10 if kv_type == "f16" else 0.0
     keys = rotated(k, positions, frequencies, heads, magnitude) if rotate else k
-    for wanted, found in ((keys, cached[slots, positions, 0]), (v, cached[slots, positions, 1])):
+    for wanted, found in ((keys, cached[slots, places, 0]), (v, cached[slots, places, 1])):
         assert (np.abs(found - wanted) <= bound + rounding * np.abs(wanted)).all()
     if kv_type == "f32":
-        assert np.array_equal(cached[slots, positions, 1], v)
-    cached[slots, positions] = 0
+        assert np.array_equal(cached[slots, places, 1], v)
+    cached[slots, places] = 0
     assert not cached.any(), "places of other positions are written"
 
 
@@ -159,6 +161,13 @@ def test_positions_of_long_contexts(neox: bool, lab: Any, builder: Any) -> None:
     positions = [100_000, 99_999, 65_535, 65_536, 4096, *(int(p) for p in lab.rng.integers(1000, 100_000, 5))]
     slots = [int(slot) for slot in lab.rng.permutation(10) % SLOTS]
     check_rope(lab, builder, heads_of(2, 1, 16, 16, neox), "f32", positions, slots)
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+def test_rings(kv_type: str, lab: Any, builder: Any) -> None:
+    """Blocks in turns, in each slot by itself."""
+    positions, slots = [95, 96, 97, 191, 500, 31, 32], [0, 0, 0, 1, 1, 2, 2]
+    check_rope(lab, builder, heads_of(3, 1, 40, 40, False), kv_type, positions, slots, spare_rows=1, ring=96)
 
 
 def test_one_row(lab: Any, builder: Any) -> None:

@@ -71,9 +71,9 @@ class Engine:
             ),
             device.buffer(4 * slots * table_width, "block tables"),
             table_width,
-            tuple(ring(state) for state in states),
+            tuple(ring(state, ctx_size) for state in states),
         )
-        self.rewind = rewind(states)
+        self.rewind = rewind(states, ctx_size)
         """how many positions back a sequence can be taken up again; None: any number"""
         self._slots = device.buffer(4 * slots * SLOT_WORDS, "slots")
         self._counts = device.buffer(4 * slots * self.vocab, "token counts")

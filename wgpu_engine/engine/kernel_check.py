@@ -222,8 +222,9 @@ def _fill_cache(engine: Engine, call: OpCall) -> None:
     """
     cache, heads, layer = (call.arguments[name] for name in ("cache", "heads", "layer"))
     blocks = min(_FAR // KV_BLOCK + 1, cache.table_width)
-    size = kv_block_bytes(heads.kv_count, heads.head_dim, cache.kv_type)
-    engine.device.write(cache.layers[layer], 0, _numbers("e" if cache.kv_type == "f16" else "f", blocks * size))
+    filled = min(blocks, cache.ring_blocks(layer) or blocks)
+    size = filled * kv_block_bytes(heads.kv_count, heads.head_dim, cache.kv_type)
+    engine.device.write(cache.layers[layer], 0, _numbers("e" if cache.kv_type == "f16" else "f", size))
     engine.device.write(cache.tables, 0, struct.pack(f"<{blocks}I", *reversed(range(blocks))))
 
 

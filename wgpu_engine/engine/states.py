@@ -10,23 +10,32 @@ MOST_ROWS = 128
 """rows of a prefill plan: enough to use each weight often"""
 
 
-def ring(state: State) -> int:
-    """Positions in the ring of a layer: those that a plan writes, and those before them that it reads; 0: no ring."""
-    return 0 if isinstance(state, PagedKV) else MOST_ROWS + _reach(state)
+def ring(state: State, ctx_size: int) -> int:
+    """Positions in the ring of a layer: those that a plan writes, and those before them that it reads; 0: no ring.
+
+    Keys and values have one of whole blocks where a window makes it smaller than a context of `ctx_size` positions.
+    """
+    least = MOST_ROWS + _reach(state)
+    if not isinstance(state, PagedKV):
+        return least
+    blocks = ceil_div(least, KV_BLOCK)
+    return KV_BLOCK * blocks if state.window and blocks < ceil_div(ctx_size, KV_BLOCK) else 0
 
 
 def state_bytes(state: State, ctx_size: int, slots: int, kv_type: KVType) -> int:
     """Bytes of the state of a layer for `slots` sequences of up to `ctx_size` positions."""
     if isinstance(state, PagedKV):
-        return slots * ceil_div(ctx_size, KV_BLOCK) * kv_block_bytes(state.heads, state.head_dim, kv_type)
-    return slots * ring(state) * 4 * state.width
+        blocks = ceil_div(ring(state, ctx_size) or ctx_size, KV_BLOCK)
+        return slots * blocks * kv_block_bytes(state.heads, state.head_dim, kv_type)
+    return slots * ring(state, ctx_size) * 4 * state.width
 
 
-def rewind(states: Iterable[State]) -> int | None:
+def rewind(states: Iterable[State], ctx_size: int) -> int | None:
     """How many positions back a sequence can be taken up again, since rings hold no more; None: any number."""
-    return min((ring(state) - _reach(state) for state in states if ring(state)), default=None)
+    sizes = [(ring(state, ctx_size), _reach(state)) for state in states]
+    return min((size - reach for size, reach in sizes if size), default=None)
 
 
 def _reach(state: State) -> int:
     """Positions before its own that a row of a layer with a ring reads."""
-    return 0 if isinstance(state, PagedKV) else state.kernel - 1
+    return (state.window if isinstance(state, PagedKV) else state.kernel) - 1

@@ -156,7 +156,7 @@ class Gemma:
     def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
         """The state of each layer, from the settings alone."""
         c = Config.read(settings, 0)
-        return tuple(PagedKV(c.heads.kv_count, c.heads.head_dim) for _ in c.windows)
+        return tuple(PagedKV(c.heads.kv_count, c.heads.head_dim, window) for window in c.windows)
 
     @staticmethod
     async def load(

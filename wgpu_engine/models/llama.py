@@ -138,7 +138,7 @@ class Llama:
     def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
         """The state of each layer, from the settings alone."""
         c = Config.read(settings, tensors, 0)
-        return (PagedKV(c.heads.kv_count, c.heads.head_dim),) * c.layers
+        return tuple(PagedKV(c.heads.kv_count, c.heads.head_dim, window) for window in c.windows)
 
     @staticmethod
     async def load(

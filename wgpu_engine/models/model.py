@@ -17,6 +17,8 @@ class PagedKV:
 
     heads: int
     head_dim: int
+    window: int = 0
+    """positions that a row sees, its own among them; 0: all before it"""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def attend(
     lanes = builder.shuffle and builder.device.adapter.kind == "cpu" and group * heads.head_dim <= _UNROLLED
     values = {
         **heads.values(),
-        **cache.values(),
+        **cache.values(layer),
         "group": group,
         "scale": heads.scale,
         "codec": codec,

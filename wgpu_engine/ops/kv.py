@@ -14,8 +14,9 @@ KV_BLOCK = 32
 class KVCache:
     """The state of each layer, and the slots' block tables.
 
-    A layer with attention has a buffer [blocks, key or value, kv_heads, KV_BLOCK, head_dim]; one with a short
-    convolution has a ring, f32 [slots, ring, width].
+    A layer with attention has a buffer [blocks, key or value, kv_heads, KV_BLOCK, head_dim], and one with a window has
+    so many blocks a slot that they can be used in turns. One with a short convolution has a ring, f32 [slots, ring,
+    width].
     """
 
     kv_type: KVType
@@ -26,8 +27,17 @@ class KVCache:
     rings: tuple[int, ...] = ()
     """for each layer, the positions that its ring holds; 0 where it has none"""
 
-    def values(self) -> dict[str, Any]:
-        return {"kv_type": self.kv_type, "kv_block": KV_BLOCK, "table_width": self.table_width}
+    def ring_blocks(self, layer: int) -> int:
+        """Blocks that each slot of a layer with attention has to itself; 0: those of its table."""
+        return self.rings[layer] // KV_BLOCK if self.rings else 0
+
+    def values(self, layer: int) -> dict[str, Any]:
+        return {
+            "kv_type": self.kv_type,
+            "kv_block": KV_BLOCK,
+            "table_width": self.table_width,
+            "ring_blocks": self.ring_blocks(layer),
+        }
 
 
 def kv_block_bytes(kv_heads: int, head_dim: int, kv_type: KVType) -> int:

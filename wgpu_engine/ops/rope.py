@@ -52,7 +52,7 @@ def rope_and_store(
         "rope/rope.wgsl",
         "neox" if heads.neox else "norm",
         **heads.values(),
-        **cache.values(),
+        **cache.values(layer),
         rope_dim=heads.rope_dim,
         neox=heads.neox,
         rotate=angles is not None,

@@ -19,22 +19,31 @@ _KEY, _VALUE = 0, 1
 class _CacheView:
     """Keys and values of a layer's cache, as `ops/kv.py` lays them out."""
 
-    def __init__(self, cache: KVCache, heads: Heads, tables: Sequence[int], data: bytes) -> None:
-        self.cache, self.heads, self.tables, self.data = cache, heads, tables, data
+    def __init__(self, cache: KVCache, layer: int, heads: Heads, tables: Sequence[int]) -> None:
+        self.cache, self.heads, self.tables = cache, heads, tables
+        self.ring = cache.ring_blocks(layer)
+        self.data = b""
 
     @staticmethod
     async def read(trial: Trial, rows: Sequence[Row], cache: KVCache, layer: int, heads: Heads) -> "_CacheView":
         """What the rows can see, and no more of a large cache."""
         words = await trial.read(cache.tables, 0, cache.tables.size // 4)
         tables = struct.unpack(f"<{len(words) // 4}I", words)
-        starts = [(row.slot * cache.table_width, row.position // KV_BLOCK + 1) for row in rows]
-        blocks = 1 + max(max(tables[start : start + count]) for start, count in starts)
+        view = _CacheView(cache, layer, heads, tables)
+        blocks = 1 + max(view.block(row.slot, i) for row in rows for i in range(row.position // KV_BLOCK + 1))
         size = blocks * kv_block_bytes(heads.kv_count, heads.head_dim, cache.kv_type)
-        return _CacheView(cache, heads, tables, await trial.read(cache.layers[layer], 0, size // 4))
+        view.data = await trial.read(cache.layers[layer], 0, size // 4)
+        return view
+
+    def block(self, slot: int, number: int) -> int:
+        """Where the block of a run of positions of a slot lies."""
+        if self.ring:
+            return slot * self.ring + number % self.ring
+        return self.tables[slot * self.cache.table_width + number]
 
     def slice(self, slot: int, position: int, kv_head: int, part: int) -> tuple[float, ...]:
         """The key or value of a head at a position."""
-        block = self.tables[slot * self.cache.table_width + position // KV_BLOCK]
+        block = self.block(slot, position // KV_BLOCK)
         row = ((block * 2 + part) * self.heads.kv_count + kv_head) * KV_BLOCK + position % KV_BLOCK
         kind, size = ("e", 2) if self.cache.kv_type == "f16" else ("f", 4)
         return struct.unpack_from(f"<{self.heads.head_dim}{kind}", self.data, row * self.heads.head_dim * size)
