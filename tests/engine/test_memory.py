@@ -18,6 +18,7 @@ def description(**changes: Any) -> Description:
         "architecture": "llama",
         "name": "x",
         "parameters": 9,
+        "active_parameters": 9,
         "layers": 2,
         "width": 64,
         "vocab": 5,

@@ -12,7 +12,6 @@ from tests.models.gguf_conversion import convert
 from tests.models.hf_models import VARIANTS, Variant, config_of, safetensors, write_folder
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
-from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.hf_names import FAMILIES
 from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
@@ -94,10 +93,6 @@ def variants(in_gguf: bool) -> list[pytest.param]:
 @pytest.mark.parametrize("variant", variants(in_gguf=False))
 def test_features(variant: Variant, tmp_path: Path) -> None:
     folder = write_folder(tmp_path, variant.config, variant.dtype)
-    if variant.refused:
-        with pytest.raises(UnsupportedModelError, match=variant.refused):
-            open_(folder, variant.architecture)
-        return
     check(folder, variant.architecture, variant.ids, run_folder(folder, variant.ids))
 
 

@@ -19,7 +19,7 @@ from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
 
 Array = NDArray[Any]
 
-NAMES = ("llama", "llama3-rope", "granite", "mistral", "phi3", "qwen2", "qwen3", "smollm3")
+NAMES = ("llama", "llama3-rope", "granite", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3")
 CUTS = {"in one piece": [41], "token by token": [1] * 41, "3, then 38": [3, 38]}
 
 

@@ -91,6 +91,7 @@ def _describe(file: "Survey", options: ModelOptions) -> dict[str, Any]:
         "layers": description.layers if description else None,
         "width": description.width if description else None,
         "parameters": _parameters(file),
+        "active_parameters": description.active_parameters if description else None,
         "context": description.context if description else _plain(file, f"{architecture}.context_length"),
         "license": _plain(file, "general.license"),
         "file_bytes": file.file_bytes,
@@ -256,6 +257,8 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     shape = [f"{report['layers']} layers of {report['width']:,} values"] if report["layers"] else []
     if report["parameters"]:
         shape.append(f"{_number(report['parameters'])} parameters")
+        if report["active_parameters"] not in (None, report["parameters"]):
+            shape.append(f"{_number(report['active_parameters'])} of them for a token")
     facts = [
         ("path", report["path"]),
         ("files", f"{report['kind']}, {terminal.size(report['file_bytes'])}"),

@@ -79,7 +79,7 @@ class Engine:
         self._counts = device.buffer(4 * slots * self.vocab, "token counts")
         self._ring = device.buffer(4 * slots * RING, "sampled tokens")
         self._scratch = ScratchPool(device)
-        self.prefill_rows = _prefill_rows(model.description.parameters, device.adapter.kind)
+        self.prefill_rows = _prefill_rows(model.description.active_parameters, device.adapter.kind)
         self.plan_rows = (1, _FEW_ROWS, self.prefill_rows)
         """room of the plans that there are"""
         self.tuning = dict(tuning or {})

@@ -141,6 +141,24 @@ _OLMO2_NAMES = {
 }
 
 
+_MIXTRAL_NAMES = {
+    **_LLAMA_NAMES,
+    "model.layers.#.block_sparse_moe.gate.weight": "blk.#.ffn_gate_inp.weight",
+    "model.layers.#.block_sparse_moe.experts.#.w1.weight": "blk.#.ffn_gate.#.weight",
+    "model.layers.#.block_sparse_moe.experts.#.w2.weight": "blk.#.ffn_down.#.weight",
+    "model.layers.#.block_sparse_moe.experts.#.w3.weight": "blk.#.ffn_up.#.weight",
+}
+
+
+_QWEN3_MOE_NAMES = {
+    **_QWEN3_NAMES,
+    "model.layers.#.mlp.gate.weight": "blk.#.ffn_gate_inp.weight",
+    "model.layers.#.mlp.experts.#.gate_proj.weight": "blk.#.ffn_gate.#.weight",
+    "model.layers.#.mlp.experts.#.up_proj.weight": "blk.#.ffn_up.#.weight",
+    "model.layers.#.mlp.experts.#.down_proj.weight": "blk.#.ffn_down.#.weight",
+}
+
+
 def _decoder(config: HFConfig, context: int, *, head_dim: int | None = None, base: float = 10000.0) -> dict[str, Value]:
     """The settings of a decoder with RoPE, RMS norms and a gated feed-forward.
 
@@ -204,12 +222,35 @@ def _mistral(config: HFConfig) -> dict[str, Value]:
     return {**_decoder(config, 131072), **_windows(config, 4096)}
 
 
+def _mixtral(config: HFConfig) -> dict[str, Value]:
+    return {
+        **_llama(config),
+        **_windows(config, None),
+        "context_length": config.count("max_position_embeddings", 131072),
+        "expert_count": config.count("num_local_experts", 8),
+        "expert_used_count": config.count("num_experts_per_tok", 2),
+    }
+
+
 def _qwen2(config: HFConfig) -> dict[str, Value]:
     _refuse_activations_but(config, "silu", "swish")
     settings = _decoder(config, 32768)
     if not config.flag("use_sliding_window", False):
         return settings
     return {**settings, **_windows(config, 4096, config.count("max_window_layers", 28, smallest=0))}
+
+
+def _qwen3_moe(config: HFConfig) -> dict[str, Value]:
+    """Which layers have experts, their tensors say; `num_local_experts` is what transformers 5 writes."""
+    _refuse_activations_but(config, "silu", "swish")
+    return {
+        **_decoder(config, 32768),
+        **(_windows(config, 4096) if config.flag("use_sliding_window", False) else {}),
+        "expert_count": config.count("num_local_experts", config.count("num_experts", 128)),
+        "expert_used_count": config.count("num_experts_per_tok", 8),
+        "expert_feed_forward_length": config.count("moe_intermediate_size", 768),
+        "expert_weights_norm": config.flag("norm_topk_prob", False),
+    }
 
 
 def _phi3(config: HFConfig) -> dict[str, Value]:
@@ -334,11 +375,13 @@ FAMILIES = {
     "Lfm2ForCausalLM": Family("lfm2", _LFM2_NAMES, _lfm2, tied=True),
     "LlamaForCausalLM": Family("llama", _LLAMA_NAMES, _llama),
     "MistralForCausalLM": Family("llama", _LLAMA_NAMES, _mistral),
+    "MixtralForCausalLM": Family("llama", _MIXTRAL_NAMES, _mixtral),
     "Olmo2ForCausalLM": Family("olmo2", _OLMO2_NAMES, _olmo2),
     "Phi3ForCausalLM": Family("phi3", _PHI3_NAMES, _phi3),
     "PhiForCausalLM": Family("phi2", PHI_NAMES, phi_settings),
     "Qwen2ForCausalLM": Family("qwen2", _LLAMA_NAMES, _qwen2),
     "Qwen3ForCausalLM": Family("qwen3", _QWEN3_NAMES, _qwen2),
+    "Qwen3MoeForCausalLM": Family("qwen3moe", _QWEN3_MOE_NAMES, _qwen3_moe),
     "SmolLM3ForCausalLM": Family("smollm3", _LLAMA_NAMES, _smollm3, tied=True),
 }
 """by the class that `architectures` in a config.json names"""

@@ -1,14 +1,15 @@
-"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward.
+"""The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward or experts.
 
-Llama 1 to 3, SmolLM2 and Mistral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Qwen 3 adds a norm of each query and
-key, SmolLM3 leaves every fourth layer without positions, Granite scales what it adds up, Phi 3 keeps Q, K and V in one
-tensor and gate and up in another. Tensor names: GGUF.
+Llama 1 to 3, SmolLM2, Mistral and Mixtral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Qwen 3 adds a norm of each
+query and key, SmolLM3 leaves every fourth layer without positions, Granite scales what it adds up, Phi 3 keeps Q, K and
+V in one tensor and gate and up in another. Tensor names: GGUF.
 """
 
 from dataclasses import dataclass
 
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.feed_forward import FeedForward, Mixture, load_feed_forward
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
@@ -19,7 +20,7 @@ from wgpu_engine.ops.attention import Heads, attend
 from wgpu_engine.ops.builder import PlanBuilder
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.kv import KVCache
-from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.matmul import add_to_residual, codec_for, project
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.weight import Norm, Weight
@@ -41,6 +42,7 @@ MEMBERS = {
     "smollm3": Traits(neox=False, unrotated=4),
     "qwen2": Traits(neox=True),
     "qwen3": Traits(neox=True),
+    "qwen3moe": Traits(neox=True),
     "phi3": Traits(neox=True),
 }
 """by `general.architecture`"""
@@ -53,6 +55,8 @@ class Config:
     layers: int
     width: int
     feed_forward: int
+    """features of a gate, where there are no experts"""
+    mixture: Mixture | None
     heads: Heads
     eps: float
     vocab: int
@@ -78,6 +82,7 @@ class Config:
             layers=layers,
             width=settings.count("embedding_length"),
             feed_forward=settings.count("feed_forward_length"),
+            mixture=Mixture.read(settings),
             heads=read_heads(settings, neox=traits.neox),
             eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
             vocab=vocab,
@@ -103,11 +108,7 @@ class Layer:
     output: Weight
     output_bias: Buffer | None
     feed_forward_norm: Norm
-    gate_up: tuple[Weight, ...]
-    """one weight of two ports, or two where their types differ"""
-    gate_up_bias: Buffer | None
-    down: Weight
-    down_bias: Buffer | None
+    feed_forward: FeedForward
 
 
 class Llama:
@@ -162,10 +163,10 @@ class Llama:
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [self.head]
+        total = self.head.bytes
         for layer in self.layers:
-            weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
-        return sum(weight.bytes for weight in weights)
+            total += sum(weight.bytes for weight in (*layer.qkv, layer.output)) + layer.feed_forward.bytes_per_token
+        return total
 
     def prepare(self, positions: int) -> None:
         self._angles = self.rope.angles(self.device, positions)
@@ -197,21 +198,11 @@ class Llama:
                 attended,
                 x,
                 layer.feed_forward_norm,
-                codec_for(builder, *layer.gate_up),
+                codec_for(builder, *layer.feed_forward.gate_up),
                 bias=layer.output_bias,
                 scale=c.residual_scale,
             )
-            h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), bias=layer.gate_up_bias)
-            h = add_to_residual(
-                builder,
-                layer.down,
-                h,
-                x,
-                next_norm,
-                codec_for(builder, *next_weights),
-                bias=layer.down_bias,
-                scale=c.residual_scale,
-            )
+            h = layer.feed_forward.add(builder, x, h, next_norm, codec_for(builder, *next_weights), c.residual_scale)
         if not builder.outputs:
             return None
         logits = builder.logits(c.vocab)
@@ -244,10 +235,6 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
         qkv = tensors.take_parts(f"{prefix}attn_qkv.weight", c.width, q, kv, kv)
     else:
         qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
-    if f"{prefix}ffn_gate.weight" in tensors:
-        gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
-    else:
-        gate_up = tensors.take_parts(f"{prefix}ffn_up.weight", c.width, c.feed_forward, c.feed_forward)
     return Layer(
         attention_norm=await norm("attn_norm"),
         qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
@@ -256,8 +243,7 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
         output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
         output_bias=await bias(("attn_output", c.width)),
         feed_forward_norm=await norm("ffn_norm"),
-        gate_up=await loader.paired(f"{prefix}ffn_gate_up", gate_up),
-        gate_up_bias=await bias(("ffn_gate", c.feed_forward), ("ffn_up", c.feed_forward)),
-        down=await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", c.width, c.feed_forward)]]),
-        down_bias=await bias(("ffn_down", c.width)),
+        feed_forward=await load_feed_forward(
+            tensors, prefix, c.width, c.feed_forward, c.mixture, take("ffn_norm", c.width), loader
+        ),
     )

@@ -40,6 +40,8 @@ class Description:
     architecture: str
     name: str
     parameters: int
+    active_parameters: int
+    """those that a token meets, where it goes through some of many experts"""
     layers: int
     width: int
     vocab: int

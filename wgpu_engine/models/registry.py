@@ -7,6 +7,7 @@ from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
 from wgpu_engine.models import gemma, gpt, lfm2, llama
+from wgpu_engine.models.feed_forward import active_parameters
 from wgpu_engine.models.model import Architecture, Description, Model
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
@@ -39,6 +40,7 @@ def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> 
         architecture=settings.architecture,
         name=str(metadata.get("general.name", "")),
         parameters=sum(tensor.rows * tensor.columns for tensor in tensors.values()),
+        active_parameters=active_parameters(settings, tensors),
         layers=settings.count("block_count", largest=1 << 12),
         width=settings.count("embedding_length"),
         vocab=embedding.rows,

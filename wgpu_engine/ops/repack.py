@@ -4,17 +4,19 @@ import math
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import cycle, groupby
 from math import gcd
+from operator import mul
 
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.grids import grid
-from wgpu_engine.files.quants import QuantType
+from wgpu_engine.files.quants import QUANT_TYPES, QuantType
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch
 from wgpu_engine.gpu.wgsl import assemble
 from wgpu_engine.ops.builder import ceil_div
 from wgpu_engine.ops.weight import Weight, WeightPart, plane_layout, split_features
+from wgpu_engine.platform.memory_source import MemorySource
 
 CHUNK = 16 << 20
 """bytes of raw blocks on the device at a time"""
@@ -89,10 +91,25 @@ class Loader:
             return (await self.weight(name, [[tensor] for tensor in tensors]),)
         return tuple([await self.weight(tensor.name, [[tensor]]) for tensor in tensors])
 
+    async def router(self, tensor: TensorInfo, gain: TensorInfo) -> Weight:
+        """An unquantized matrix, its columns times a norm's gain, for what reads the values before that norm."""
+        scaled = await self._scaled(tensor, gain)
+        self.progress(tensor.nbytes - scaled.nbytes)
+        return await self.weight(tensor.name, [[scaled]])
+
+    async def _scaled(self, tensor: TensorInfo, gain: TensorInfo) -> TensorInfo:
+        """In memory, as f32."""
+        values = map(mul, await self._values(tensor), cycle(await self._values(gain)))
+        data = array("f", values).tobytes()
+        return TensorInfo(tensor.name, QUANT_TYPES["F32"], tensor.shape, MemorySource(tensor.name, data), 0, len(data))
+
     async def floats(self, tensor: TensorInfo) -> list[float]:
         """The values of a small unquantized tensor, as f32."""
-        data = await tensor.source.read(tensor.offset, tensor.nbytes)
         self.progress(tensor.nbytes)
+        return await self._values(tensor)
+
+    async def _values(self, tensor: TensorInfo) -> list[float]:
+        data = await tensor.source.read(tensor.offset, tensor.nbytes)
         count = tensor.rows * tensor.columns
         if tensor.type.name == "BF16":
             halves = struct.unpack(f"<{count}H", data)

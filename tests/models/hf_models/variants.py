@@ -24,8 +24,6 @@ class Variant:
     """in the same way, tensors that become zeros: those with this in their name"""
     gguf: Changes | str = field(default_factory=dict)
     """keys that GGUF, as llama.cpp's converter writes it, takes for something else; or why it can't say all"""
-    refused: str = ""
-    """what the engine says that it doesn't support, if so"""
     tokens: int = 41
     dtype: Literal["F32", "BF16"] = "F32"
     slow: bool = False
@@ -364,7 +362,6 @@ _PHI = (
         {"qk_layernorm": True},
         {"qk_layernorm": False},
         gguf="no such tensors",
-        refused="layer norms of queries and keys",
         slow=True,
     ),
     Variant("PhiForCausalLM", "biases", {"num_key_value_heads": 2}, lacking="proj.bias", slow=True),

@@ -1,0 +1,173 @@
+"""The feed-forward of a block: a gated one, or a mixture of experts of which each row goes through a few.
+
+Which of them a layer has, its tensors say. Tensor names: GGUF.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.files.gguf import TensorInfo
+from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.tensors import Tensors
+from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder
+from wgpu_engine.ops.experts import add_experts, gated_experts
+from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.repack import Loader
+from wgpu_engine.ops.routing import MOST_EXPERTS, route
+from wgpu_engine.ops.weight import Norm, Weight
+
+_SOFTMAX = 1
+"""`expert_gating_func` of GGUF"""
+_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)(_exps|\.\d+)\.weight", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """How many experts there are, and how they are mixed."""
+
+    experts: int
+    used: int
+    inner: int
+    """features of an expert's gate"""
+    normalised: bool
+    """shares add up to one"""
+    scale: float
+
+    @staticmethod
+    def read(settings: Settings) -> "Mixture | None":
+        """None where the settings tell of no experts."""
+        experts = settings.count("expert_count", 0, smallest=0, largest=MOST_EXPERTS)
+        if not experts:
+            return None
+        if settings.count("expert_gating_func", _SOFTMAX) != _SOFTMAX or settings.count(
+            "expert_shared_count", 0, smallest=0
+        ):
+            raise UnsupportedModelError(
+                "experts that all rows share, or that are chosen by another function than softmax, are not supported "
+                "yet: use a model like Mixtral or Qwen 3 MoE"
+            )
+        inner = settings.count("expert_feed_forward_length", settings.count("feed_forward_length", 0, smallest=0))
+        if inner < 4 or inner % 4:
+            raise ModelFileError(f"the experts of this file can't be: their feed-forward has {inner} values")
+        return Mixture(
+            experts,
+            settings.count("expert_used_count", largest=experts),
+            inner,
+            settings.flag("expert_weights_norm", True),
+            settings.number("expert_weights_scale", 1.0),
+        )
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A feed-forward that all rows go through."""
+
+    gate_up: tuple[Weight, ...]
+    """one weight of two ports, or two where their types differ"""
+    gate_up_bias: Buffer | None
+    down: Weight
+    down_bias: Buffer | None
+
+    @property
+    def bytes_per_token(self) -> int:
+        return sum(weight.bytes for weight in (*self.gate_up, self.down))
+
+    def add(self, builder: PlanBuilder, x: Buffer, h: Activation, norm: Norm, codec: Codec, scale: float) -> Activation:
+        """Adds what it makes of the normed x to x, times `scale`; returns x in the next norm, in `codec`."""
+        h = gated(builder, self.gate_up, h, codec_for(builder, self.down), bias=self.gate_up_bias)
+        return add_to_residual(builder, self.down, h, x, norm, codec, bias=self.down_bias, scale=scale)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts."""
+
+    mixture: Mixture
+    router: Weight
+    """[experts, width], with the norm's gain in it: it reads floats, whatever the experts read"""
+    gate_up: tuple[Weight, ...]
+    down: Weight
+
+    @property
+    def bytes_per_token(self) -> int:
+        all_experts = sum(weight.bytes for weight in (*self.gate_up, self.down))
+        return self.router.bytes + all_experts * self.mixture.used // self.mixture.experts
+
+    def add(self, builder: PlanBuilder, x: Buffer, h: Activation, norm: Norm, codec: Codec, scale: float) -> Activation:
+        """As `Gated.add`."""
+        m = self.mixture
+        logits = builder.floats(m.experts, "router")
+        project(builder, (self.router,), Activation(x, h.width, "f32", h.squares, h.eps), logits, m.experts)
+        routing = route(builder, logits, m.experts, m.used, normalised=m.normalised, scale=m.scale * scale)
+        h = gated_experts(builder, self.gate_up, h, routing, codec_for(builder, self.down))
+        return add_experts(builder, self.down, h, routing, x, norm, codec)
+
+
+FeedForward = Gated | Experts
+
+
+async def load_feed_forward(
+    tensors: Tensors, prefix: str, width: int, inner: int, mixture: Mixture | None, norm: TensorInfo, loader: Loader
+) -> FeedForward:
+    """The feed-forward of a block, `inner` features wide where it has no experts; `norm` is the gain before it.
+
+    Raises:
+        ModelFileError: a tensor is missing or has the wrong shape.
+        UnsupportedModelError: experts of different types.
+    """
+
+    def take(name: str, *shape: int) -> TensorInfo:
+        return tensors.take(f"{prefix}{name}.weight", *shape)
+
+    async def bias(*names: str, size: int) -> Buffer | None:
+        found = [(tensors.optional(f"{prefix}{name}.bias", size), size) for name in names]
+        return await loader.joined_vector(found) if any(tensor for tensor, _ in found) else None
+
+    if mixture is not None and f"{prefix}ffn_gate_inp.weight" in tensors:
+        gate, up = (_experts(tensors, f"{prefix}ffn_{name}", mixture, mixture.inner, width) for name in ("gate", "up"))
+        down = _experts(tensors, f"{prefix}ffn_down", mixture, width, mixture.inner)
+        ports = [[gate, up]] if gate[0].type.name == up[0].type.name else [[gate], [up]]
+        return Experts(
+            mixture,
+            await loader.router(take("ffn_gate_inp", mixture.experts, width), norm),
+            tuple([await loader.weight(f"{prefix}ffn_experts", each, experts=mixture.experts) for each in ports]),
+            await loader.weight(f"{prefix}ffn_down_exps", [down], experts=mixture.experts),
+        )
+    if f"{prefix}ffn_gate.weight" in tensors:
+        gate_up = [take("ffn_gate", inner, width), take("ffn_up", inner, width)]
+    else:
+        gate_up = tensors.take_parts(f"{prefix}ffn_up.weight", width, inner, inner)
+    return Gated(
+        await loader.paired(f"{prefix}ffn_gate_up", gate_up),
+        await bias("ffn_gate", "ffn_up", size=inner),
+        await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", width, inner)]]),
+        await bias("ffn_down", size=width),
+    )
+
+
+def _experts(tensors: Tensors, name: str, mixture: Mixture, rows: int, columns: int) -> list[TensorInfo]:
+    """The matrices of all experts: one tensor, or in folders and files of 2023 a tensor each."""
+    if f"{name}_exps.weight" in tensors:
+        return [tensors.take(f"{name}_exps.weight", mixture.experts, rows, columns)]
+    each = [tensors.take(f"{name}.{i}.weight", rows, columns) for i in range(mixture.experts)]
+    types = sorted({tensor.type.name for tensor in each})
+    if len(types) > 1:
+        raise UnsupportedModelError(
+            f"the experts of {name} are of the types {', '.join(types)}, and one for all is supported: convert the "
+            "model again with a recent version of llama.cpp"
+        )
+    return each
+
+
+def active_parameters(settings: Settings, tensors: Mapping[str, TensorInfo]) -> int:
+    """Parameters that a token meets: of experts those that are used."""
+    mixture = Mixture.read(settings)
+    used, experts = (mixture.used, mixture.experts) if mixture else (1, 1)
+    total = 0
+    for name, tensor in tensors.items():
+        size = tensor.rows * tensor.columns
+        total += size * used // experts if _EXPERT.fullmatch(name) else size
+    return total
