@@ -333,7 +333,7 @@ class LLM:
         self._check_open()
         if self.chat_template is None:
             raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
-        return self.tokenizer.encode(self.chat_template.render(messages, tools=tools))
+        return self.tokenizer.encode_prompt(self.chat_template.render(messages, tools=tools))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,6 +9,7 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.text.builtin_templates import BUILTIN_TEMPLATES
+from wgpu_engine.text.guard import Guard
 from wgpu_engine.text.template_budget import start_budget
 from wgpu_engine.text.template_sandbox import RefusedMessages, TemplateEnvironment, plain
 from wgpu_engine.text.tokenizer import MAX_CHARACTERS
@@ -33,15 +34,17 @@ class ChatTemplate:
         *,
         tool_source: str | None = None,
         origin: str = "file",
+        guard: Guard | None = None,
     ) -> None:
         """`tool_source` is used in place of `source` where tools are given; `origin` says where the template is from:
-        "file", or the name of a built-in one.
+        "file", or the name of a built-in one. `guard` keeps what is in messages from becoming control tokens.
 
         Raises:
             ModelFileError: the template is too long or no Jinja2.
         """
         self.source = source
         self.origin = origin
+        self._guard = guard
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self._environment = TemplateEnvironment()
         self._template = self._compile(source)
@@ -54,6 +57,7 @@ class ChatTemplate:
         Raises:
             ModelFileError: the file's template can't be used.
         """
+        guard = Guard.of(vocabulary)
         tokens = {
             "bos_token": "" if vocabulary.bos_id is None else vocabulary.tokens[vocabulary.bos_id],
             "eos_token": "" if vocabulary.eos_id is None else vocabulary.tokens[vocabulary.eos_id],
@@ -61,7 +65,7 @@ class ChatTemplate:
         variants = _variants(metadata)
         if variants:
             source = variants.get("default", next(iter(variants.values())))
-            return cls(source, **tokens, tool_source=variants.get("tool_use"))
+            return cls(source, **tokens, tool_source=variants.get("tool_use"), guard=guard)
         name = str(metadata.get("general.name", "")).lower()
         for builtin in BUILTIN_TEMPLATES:
             if (
@@ -69,7 +73,7 @@ class ChatTemplate:
                 and not any(marker in vocabulary.id_of for marker in builtin.lacks)
                 and all(part in name for part in builtin.named)
             ):
-                return cls(builtin.source, **tokens, origin=builtin.name)
+                return cls(builtin.source, **tokens, origin=builtin.name, guard=guard)
         return None
 
     @property
@@ -86,7 +90,7 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
-        """The prompt for `messages`.
+        """The prompt for `messages`, for `Tokenizer.encode_prompt`.
 
         Args:
             messages: each a mapping with `role` and `content` (text, or a list of text parts), as OpenAI's API has
@@ -109,6 +113,7 @@ class ChatTemplate:
                 "tools": plain(tools, "tools") if tools else None,
                 "add_generation_prompt": add_generation_prompt,
             }
+            values = self._guard.all(values) if self._guard else values
         except TypeError as error:
             raise RequestError(f"{error}, but only JSON's types can go into a prompt: change it") from None
         except RecursionError:

@@ -1,13 +1,15 @@
 """Text to token ids by a model's own `tokenizer.json`, and the tokenizer of a model that has none."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.platform.encoder import Encoder
+from wgpu_engine.text.guard import GUARD
 from wgpu_engine.text.hf_vocabulary import added_tokens
+from wgpu_engine.text.special_tokens import SpecialTokens
 from wgpu_engine.text.tokenizer import Tokenizer, check_text
 from wgpu_engine.text.vocabulary import Vocabulary
 
@@ -40,17 +42,47 @@ class HFTokenizer(Tokenizer):
         ids = (self._encoder if parse_special else self._plain).encode(text)
         return self._with_ends(ids) if add_special else ids
 
+    def encode_prompt(self, text: str) -> list[int]:
+        """See `Tokenizer.encode_prompt`."""
+        if GUARD not in text:
+            return self.encode(text)
+        check_text(text)
+        pieces = SpecialTokens({text: index for index, text in enumerate(self._markers)}).split(text)
+        fenced = [
+            piece.replace(GUARD, "") if isinstance(piece, str) else _fenced(self._markers[piece]) for piece in pieces
+        ]
+        return self._with_ends(self._fencing.encode("".join(fenced)))
+
+    @cached_property
+    def _markers(self) -> list[str]:
+        return [entry["content"] for entry in self._added if self.vocabulary.is_special(entry["id"])]
+
     @cached_property
     def _plain(self) -> Encoder:
         """An encoder that doesn't know the special tokens, so that none can come out of a user's text."""
-        special = {entry["content"] for entry in self._added if entry.get("special", False)}
+        return self._without({entry["content"] for entry in self._added if entry.get("special", False)}, ())
+
+    @cached_property
+    def _fencing(self) -> Encoder:
+        """An encoder that finds special tokens only within fences, which no message has."""
+        special = set(self._markers)
+        fenced = [
+            entry | {"content": _fenced(entry["content"]), "normalized": False}
+            for entry in self._added
+            if entry["content"] in special
+        ]
+        return self._without(special, fenced)
+
+    def _without(self, special: set[str], instead: Sequence[dict[str, Any]]) -> Encoder:
+        """An encoder that doesn't know these tokens, but others."""
         model = dict(self._document["model"])
         special.discard(model.get("unk_token"))
         model["vocab"] = {text: index for text, index in model["vocab"].items() if text not in special}
+        model["vocab"] |= {entry["content"]: entry["id"] for entry in instead}
         if "merges" in model:
             model["merges"] = [merge for merge in model["merges"] if not _parts(merge) & special]
         kept = [entry for entry in self._added if entry["content"] not in special]
-        return self._make(_text_of(self._document | {"model": model, "added_tokens": kept}))
+        return self._make(_text_of(self._document | {"model": model, "added_tokens": [*kept, *instead]}))
 
 
 class NoTokenizer(Tokenizer):
@@ -60,6 +92,10 @@ class NoTokenizer(Tokenizer):
         super().__init__(vocabulary, self)
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Raises RequestError."""
+        raise RequestError(_NO_TOKENIZER)
+
+    def encode_prompt(self, text: str) -> list[int]:
         """Raises RequestError."""
         raise RequestError(_NO_TOKENIZER)
 
@@ -73,6 +109,10 @@ def _text_of(document: dict[str, Any]) -> str:
         return json.dumps(document)
     except RecursionError:
         raise ModelFileError("tokenizer.json is nested too deeply: download it again") from None
+
+
+def _fenced(marker: str) -> str:
+    return f"{GUARD}{marker}{GUARD}"
 
 
 def _parts(merge: str | list[str]) -> set[str]:

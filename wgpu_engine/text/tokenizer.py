@@ -6,6 +6,7 @@ from functools import cached_property
 from wgpu_engine.errors import RequestError
 from wgpu_engine.platform.encoder import Encoder
 from wgpu_engine.text.detokenizer import Detokenizer
+from wgpu_engine.text.guard import GUARD
 from wgpu_engine.text.special_tokens import SpecialTokens
 from wgpu_engine.text.vocabulary import TokenType, Vocabulary
 
@@ -33,8 +34,12 @@ class Tokenizer:
             RequestError: the text is no valid Unicode, or longer than MAX_CHARACTERS.
         """
         check_text(text)
+        ids = self._encode(text, self._all_special if parse_special else self._user_defined)
+        return self._with_ends(ids) if add_special else ids
+
+    def _encode(self, text: str, special: SpecialTokens, guard: str = "") -> list[int]:
+        """Ids of `text`, in which `special` are found as they stand; `guard` is taken out of what is between them."""
         vocabulary = self.vocabulary
-        special = self._all_special if parse_special else self._user_defined
         ids: list[int] = []
         after_special = True
         for piece in special.split(text):
@@ -43,9 +48,17 @@ class Tokenizer:
                 after_special = True
             else:
                 prefix = " " if vocabulary.add_space_prefix and after_special else ""
-                ids += self._encoder.encode(prefix + piece)
+                ids += self._encoder.encode(prefix + (piece.replace(guard, "") if guard else piece))
                 after_special = False
-        return self._with_ends(ids) if add_special else ids
+        return ids
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of what a chat template made: its control tokens are read as such, guarded ones of messages as text.
+
+        Raises like `encode`.
+        """
+        check_text(text)
+        return self._with_ends(self._encode(text, self._all_special, GUARD))
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
         """Text of `ids`; bytes that are no UTF-8 become U+FFFD. `skip_special` leaves control tokens out.
