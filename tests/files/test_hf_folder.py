@@ -205,6 +205,48 @@ def test_windows(tiny_folder: Write) -> None:
         assert "layer_types" in text
 
 
+def test_gemma(tiny_folder: Write) -> None:
+    def settings(version: int, **config: Any) -> dict[str, Any]:
+        folder = tiny_folder(
+            config={"architectures": [f"Gemma{version}ForCausalLM"], "num_hidden_layers": 4, "head_dim": None, **config}
+        )
+        start = f"gemma{version}."
+        metadata = opened(folder).metadata
+        return {key.removeprefix(start): value for key, value in metadata.items() if key.startswith(start)}
+
+    two, three = settings(2), settings(3, rope_theta=None)
+    assert two["attention.key_length"] == three["attention.key_length"] == 256
+    assert (two["attn_logit_softcapping"], two["final_logit_softcapping"]) == (50.0, 30.0)
+    assert (three["attn_logit_softcapping"], three["final_logit_softcapping"]) == (0.0, 0.0)
+    assert settings(2, attn_logit_softcapping=None)["attn_logit_softcapping"] == 0.0
+    assert settings(3, final_logit_softcapping=7)["final_logit_softcapping"] == 7.0
+    assert settings(2, query_pre_attn_scalar=64)["attention.scale"] == 0.125
+    pattern = "attention.sliding_window_pattern"
+    assert two[pattern] == [True, False, True, False] and three[pattern] == [True] * 4
+    assert settings(3, sliding_window_pattern=3)[pattern] == [True, True, False, True]
+    kinds = ["full_attention", "sliding_attention", "full_attention", "full_attention"]
+    assert settings(2, layer_types=kinds)[pattern] == [False, True, False, False]
+
+    bases = ("rope.freq_base", "rope.freq_base_swa")
+    assert [three[key] for key in bases] == [1e6, 10000.0]
+    early = settings(3, rope_theta=2e6, rope_local_base_freq=500.0, rope_scaling={"rope_type": "linear", "factor": 8.0})
+    assert [early[key] for key in bases] == [2e6, 500.0] and early["rope.scaling.factor"] == 8.0
+    local, whole = (
+        {"rope_type": "default", "rope_theta": 600.0},
+        {"rope_type": "linear", "rope_theta": 3e6, "factor": 4.0},
+    )
+    late = settings(3, rope_parameters={"sliding_attention": local, "full_attention": whole})
+    assert [late[key] for key in bases] == [3e6, 600.0] and late["rope.scaling.factor"] == 4.0
+
+    for wrong, part in (
+        ({"rope_parameters": {"sliding_attention": whole, "full_attention": whole}}, "sliding window"),
+        ({"use_bidirectional_attention": True}, "encoder"),
+        ({"hidden_activation": "silu"}, "silu"),
+    ):
+        folder = tiny_folder(config={"architectures": ["Gemma3ForCausalLM"], **wrong})
+        assert part in refusal(folder, UnsupportedModelError)
+
+
 def test_names_what_is_not_supported(tiny_folder: Write) -> None:
     text = refusal(tiny_folder(config={"architectures": ["MambaForCausalLM"]}), UnsupportedModelError)
     assert "'MambaForCausalLM'" in text and "LlamaForCausalLM, MistralForCausalLM" in text
