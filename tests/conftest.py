@@ -139,6 +139,7 @@ class LlamaFile:
     eos: int | None = None
     """the token that ends an answer; by default the vocabulary's own"""
     chat_template: str | None = CHAT_TEMPLATE
+    name: str | None = None
     architecture: str = "llama"
     metadata: Mapping[str, int | float | str | list[int] | None] = field(default_factory=dict)
     """settings to add or replace, without the architecture's prefix; None leaves one out"""
@@ -151,6 +152,8 @@ class LlamaFile:
     def write(self) -> Path:
         writer = gguf.GGUFWriter(self.path, self.architecture)
         tokens = self._write_vocabulary(writer)
+        if self.name:
+            writer.add_name(self.name)
         for key, value in (self._settings() | dict(self.metadata)).items():
             if isinstance(value, list):
                 writer.add_array(f"{self.architecture}.{key}", value)

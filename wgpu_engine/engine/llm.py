@@ -142,6 +142,11 @@ class LLM:
         check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
         self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
         self.chat_template = ChatTemplate.from_metadata(file.metadata, self.tokenizer.vocabulary)
+        if self.chat_template is not None and self.chat_template.origin != "file":
+            self.warnings.append(
+                f"the file has no chat template: conversations take the built-in {self.chat_template.origin!r}, to "
+                "which its vocabulary or its name points"
+            )
         done = 0
 
         def advance(count: int) -> None:
