@@ -52,8 +52,8 @@ async def main(model_name: str, prompt: str) -> None:
 
     # How to choose among the likeliest tokens is written into the sequence's slot on the GPU, since that is where the
     # choice is made: 4 bytes a token come back, and not a probability for each word of the language.
-    params = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, seed=1)
-    engine.set_slot(SLOT, params.slot_words())
+    params = SamplingParams(temperature=0.8, top_k=40, top_p=0.95)
+    engine.set_slot(SLOT, params.slot_words(seed=1, count=0))
 
     # Prefill. All the tokens of the prompt are known, so many go through the model at once, and every weight that is
     # read serves all of them. Only the last row needs an output: the first token of the answer.

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -30,6 +31,13 @@ CHAT_TEMPLATE = (
 )
 
 BuilderFactory = Callable[..., PlanBuilder]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heed_ctrl_c() -> None:
+    """Tests in the background of a shell are started with Ctrl-C ignored, which the programs they start inherit."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

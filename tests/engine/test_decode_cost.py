@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from wgpu_engine import LLM
+from wgpu_engine.ops.builder import ceil_div
+from wgpu_engine.ops.kv import KV_BLOCK
 
 TOKENS = 24
 CREATIONS = {
@@ -26,7 +28,7 @@ def decode_steps(llm: LLM, census: Callable[[LLM], Any], prompt: list[int]) -> l
     options = {"temperature": 0, "max_tokens": TOKENS, "ignore_eos": True}
     llm.generate(prompt, **options)
     with census(llm) as counted:
-        # the whole prompt but its last token is in the cache, so that one submit is the prefill's
+        # the prompt's last rows, which the cache leaves, are one submit
         answer = llm.generate(prompt, **options)
     assert len(answer.tokens) == TOKENS
     assert len(counted.submits) == TOKENS
@@ -47,13 +49,12 @@ def test_steps_of_a_decode(
             steps = decode_steps(llm, census, prompt)
             if context == "short":
                 assert llm.statistics().dispatches_per_token == steps[0]["dispatch_workgroups"]
-        # the first one writes the state, which all the others share
-        assert steps[0] == steps[1] + Counter(write_buffer=1)
-        step = steps[1]
-        assert all(other == step for other in steps[1:])
+        # the first one may write the state, which all the others share, and one in so many the table of blocks
+        assert sum(step.pop("write_buffer", 0) for step in steps) <= 1 + ceil_div(TOKENS, KV_BLOCK)
+        step = steps[0]
+        assert all(other == step for other in steps)
         assert step["begin_compute_pass"] == step["submit"] == step["create_command_encoder"] == 1
         assert not CREATIONS & step.keys()
-        assert step["write_buffer"] == 0
         assert step["copy_buffer_to_buffer"] == 1
         assert not {"read_buffer", "clear_buffer", "dispatch_workgroups_indirect"} & step.keys()
         dispatches[layers] = step["dispatch_workgroups"]
@@ -81,7 +82,7 @@ def test_host_time_of_a_step(smollm2_fast: LLM) -> None:
     # processes that share the cores and their caches cost a thread time of its own
     busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) + 1
     for _ in range(1 if busy else 3):
-        smollm2_fast._generator.host_seconds.clear()
+        smollm2_fast._scheduler.host_seconds.clear()
         smollm2_fast.generate([1], temperature=0, max_tokens=201, ignore_eos=True)
         found.append(smollm2_fast.statistics().host_us_per_step)
         if found[-1] <= 1500:

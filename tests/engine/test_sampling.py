@@ -12,7 +12,7 @@ from wgpu_engine.ops.builder import SLOT_WORDS
 
 def words(**values: Any) -> tuple[Any, ...]:
     """Token, position, seed, count, temperature, top-k, top-p, min-p, three penalties, flags."""
-    data = SamplingParams(**values).slot_words()
+    data = SamplingParams(**values).slot_words(7, 3)
     assert len(data) == 4 * SLOT_WORDS
     assert not any(data[48:])
     return struct.unpack("<4I f I 5f I", data[:48])
@@ -20,7 +20,6 @@ def words(**values: Any) -> tuple[Any, ...]:
 
 def test_words_of_a_slot() -> None:
     found = words(
-        seed=5,
         temperature=0.5,
         top_k=7,
         top_p=0.25,
@@ -29,19 +28,13 @@ def test_words_of_a_slot() -> None:
         presence_penalty=2.0,
         frequency_penalty=-3.0,
     )
-    assert found == (0, 0, 5, 0, 0.5, 7, 0.25, 0.125, 1.5, 2.0, -3.0, 1)
+    assert found == (0, 0, 7, 3, 0.5, 7, 0.25, 0.125, 1.5, 2.0, -3.0, 1)
 
 
 def test_penalties_are_counted_only_where_there_are_some() -> None:
-    assert words(seed=1)[-1] == 0
+    assert words()[-1] == 0
     for name, value in (("repetition_penalty", 1.1), ("presence_penalty", 0.1), ("frequency_penalty", -0.1)):
         assert words(**{name: value})[-1] == 1
-
-
-def test_seeds_of_any_size() -> None:
-    assert words(seed=(1 << 32) + 9)[2] == 9
-    assert words(seed=-1)[2] == 0xFFFFFFFF
-    assert len({words()[2] for _ in range(8)}) > 1
 
 
 def test_stop_strings() -> None:

@@ -15,8 +15,8 @@ from wgpu_engine.cli.run import figures
 from wgpu_engine.errors import ContextFullError, DeviceLostError, EngineError, RequestError, UnsupportedModelError
 
 if TYPE_CHECKING:
-    from wgpu_engine.engine.generation import Timings
     from wgpu_engine.engine.llm import LLM
+    from wgpu_engine.engine.sequence import Timings
 
 _HELP = """\
 /reset         forget the conversation, keep the system prompt

@@ -12,8 +12,8 @@ from wgpu_engine.cli.options import AsJson, ModelName, ModelOptions, SamplingOpt
 from wgpu_engine.errors import RequestError
 
 if TYPE_CHECKING:
-    from wgpu_engine.engine.generation import Timings
     from wgpu_engine.engine.llm import LLM
+    from wgpu_engine.engine.sequence import Timings
 
 
 def run(

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from wgpu_engine.engine.generation import Timings
+from wgpu_engine.engine.sequence import Timings
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.platform.drive import drive
 

@@ -1,6 +1,7 @@
 """The engine: a model, its cache and its plans on one device, and the steps over them."""
 
 import struct
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,7 +43,10 @@ class _Recorded:
 
 
 class Engine:
-    """Runs steps of token rows. Which rows, and what becomes of their tokens, is the caller's business."""
+    """Runs steps of token rows. Which rows, and what becomes of their tokens, is the caller's business.
+
+    The slots share a cache of `kv_positions`, by default as many as all of them can fill; at least a whole context.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Engine:
         *,
         ctx_size: int,
         slots: int = 1,
+        kv_positions: int | None = None,
         precision: Literal["exact", "fast"] = "fast",
         kv_type: KVType = "f16",
         tuning: Mapping[Any, Any] | None = None,
@@ -60,13 +65,15 @@ class Engine:
         self.ctx_size = ctx_size
         self.precision = precision
         self.vocab = model.description.vocab
+        self.slots = slots
         table_width = ceil_div(ctx_size, KV_BLOCK)
-        self.blocks = BlockPool(slots * table_width, slots)
+        blocks = slots * table_width if kv_positions is None else max(table_width, ceil_div(kv_positions, KV_BLOCK))
+        self.blocks = BlockPool(blocks, slots)
         states = model.description.states
         self.cache = KVCache(
             kv_type,
             tuple(
-                self._state_buffer(state_bytes(state, ctx_size, slots, kv_type), f"state {i}")
+                self._state_buffer(state_bytes(state, ctx_size, slots, blocks, kv_type), f"state {i}")
                 for i, state in enumerate(states)
             ),
             device.buffer(4 * slots * table_width, "block tables"),
@@ -110,21 +117,32 @@ class Engine:
         """Dispatches of a decode step of one row in a short context."""
         return self._recorded(1, 1, "sample", 1).plan.dispatches
 
-    def set_slot(self, slot: int, words: bytes, prompt: Sequence[int] = ()) -> None:
-        """Starts a sequence in a slot: its sampling words, and the prompt's tokens if penalties count them."""
+    def set_slot(self, slot: int, words: bytes, prompt: Sequence[int] = (), answer: Sequence[int] = ()) -> None:
+        """Starts a sequence in a slot: its sampling words, and tokens of prompt and answer if penalties count them."""
         self.device.write(self._slots, 4 * SLOT_WORDS * slot, words)
         if prompt:
-            counts = bytearray(4 * self.vocab)
+            counts = array("I", bytes(4 * self.vocab))
+            for token in answer:
+                counts[token] += 1
             for token in prompt:
-                counts[4 * token + 3] = 0x80
-            self.device.write(self._counts, 4 * self.vocab * slot, counts)
+                counts[token] |= 1 << 31
+            self.device.write(self._counts, 4 * self.vocab * slot, memoryview(counts).cast("B"))
+
+    def adopt(self, slot: int, ids: Sequence[int], most: int) -> int:
+        """Gives an empty slot what the cache holds of the first `most` of `ids`; returns how many tokens that is."""
+        found = self.blocks.adopt(slot, ids, most)
+        if found:
+            self._write_table(slot)
+        return found
 
     def reserve(self, slot: int, positions: int) -> None:
         """Makes room for so many positions of a slot; raises OutOfMemoryError where there is none."""
         if self.blocks.reserve(slot, positions):
-            table = self.blocks.table(slot)
-            data = struct.pack(f"<{len(table)}I", *table)
-            self.device.write(self.cache.tables, 4 * slot * self.cache.table_width, data)
+            self._write_table(slot)
+
+    def _write_table(self, slot: int) -> None:
+        table = self.blocks.table(slot)
+        self.device.write(self.cache.tables, 4 * slot * self.cache.table_width, struct.pack(f"<{len(table)}I", *table))
 
     def step(self, rows: Sequence[Row], outputs: Sequence[int], reach: int) -> Pending | None:
         """Runs rows; those of `outputs` get a next token, sampled into their slots. `reach` bounds the positions.

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from wgpu_engine.engine.answers import Chunk, Completion, FinishReason, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.engine import Engine
-from wgpu_engine.engine.generation import Generator, Timings
+from wgpu_engine.engine.evaluation import log_probs, logits
 from wgpu_engine.engine.kernel_check import check_kernels, check_log_probs
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
 from wgpu_engine.engine.sampling import SamplingParams
+from wgpu_engine.engine.scheduler import Scheduler
+from wgpu_engine.engine.sequence import Timings
 from wgpu_engine.engine.tuning import load_tuning, save_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import EngineError, RequestError
@@ -168,7 +170,7 @@ class LLM:
             tuning=load_tuning(self._device),
         )
         await check_kernels(self._engine, file.tensors, self.warnings, progress)
-        self._generator = Generator(self._engine)
+        self._scheduler = Scheduler(self._engine)
 
     @property
     def adapter(self) -> AdapterInfo:
@@ -248,7 +250,7 @@ class LLM:
 
     def logit_rows(self, ids: Sequence[int], first: int = 0) -> "Iterator[NDArray[np.float32]]":
         """`logits` from the position `first` on, some rows at a time, for where all at once would be too much."""
-        for rows in iterate(self._generator.logits(self._ids(ids), first), self._turns):
+        for rows in iterate(logits(self._engine, self._ids(ids), first), self._turns):
             yield _array(rows)
 
     def log_probs(self, ids: Sequence[int], first: int = 1) -> list[float]:
@@ -268,7 +270,7 @@ class LLM:
             if not self._log_probs_checked:
                 drive(check_log_probs(self._engine))
                 self._log_probs_checked = True
-            return drive(self._generator.log_probs(ids, first))
+            return drive(log_probs(self._engine, ids, first))
         finally:
             self._turns.give_back()
 
@@ -282,7 +284,7 @@ class LLM:
 
     def statistics(self) -> Statistics:
         """What decode steps have cost so far."""
-        times = self._generator.host_seconds
+        times = self._scheduler.host_seconds
         return Statistics(
             dispatches_per_token=self._engine.decode_dispatches,
             host_us_per_step=1e6 * statistics.median(times) if times else 0.0,
@@ -350,12 +352,12 @@ class LLM:
         A request that can't be is refused here, before anybody waits for a chunk.
         """
         params = _params(sampling)
-        self._generator.check(ids, params)
+        self._scheduler.check(ids, params)
         detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if continues else None)
         return self._chunks(ids, params, detokenizer, StopStrings(params.stop or ()))
 
     async def _all_logits(self, ids: list[int]) -> list[bytes]:
-        return [row async for rows in self._generator.logits(ids) for row in rows]
+        return [row async for rows in logits(self._engine, ids) for row in rows]
 
     async def _chunks(
         self, ids: list[int], params: SamplingParams, detokenizer: Detokenizer, stops: StopStrings
@@ -365,7 +367,7 @@ class LLM:
         end_ids = () if params.ignore_eos else self.tokenizer.vocabulary.end_ids
         held: list[int] = []
         reason: FinishReason = "length"
-        async with aclosing(self._generator.tokens(ids, params, timings)) as tokens:
+        async with aclosing(self._scheduler.stream(ids, params, timings)) as tokens:
             async for token in tokens:
                 held.append(token)
                 if token in end_ids:

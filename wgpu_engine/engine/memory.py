@@ -8,7 +8,8 @@ from wgpu_engine.engine.states import state_bytes
 from wgpu_engine.errors import OutOfMemoryError, RequestError
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.models.model import Description
-from wgpu_engine.ops.kv import KVType
+from wgpu_engine.ops.builder import ceil_div
+from wgpu_engine.ops.kv import KV_BLOCK, KVType
 
 DEFAULT_CONTEXT = 4096
 """positions, where neither the user nor the model asks for fewer"""
@@ -46,7 +47,8 @@ def context_size(description: Description, wanted: int | None) -> int:
 
 def footprint(description: Description, tensor_bytes: int, ctx_size: int, kv_type: KVType, slots: int = 1) -> Footprint:
     """What a model with a context of `ctx_size` positions takes."""
-    kv = sum(state_bytes(state, ctx_size, slots, kv_type) for state in description.states)
+    blocks = slots * ceil_div(ctx_size, KV_BLOCK)
+    kv = sum(state_bytes(state, ctx_size, slots, blocks, kv_type) for state in description.states)
     return Footprint(tensor_bytes, kv)
 
 

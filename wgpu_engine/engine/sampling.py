@@ -1,6 +1,5 @@
 """How the next token is chosen."""
 
-import secrets
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,15 +68,14 @@ class SamplingParams:
     def penalizes(self) -> bool:
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
-    def slot_words(self) -> bytes:
-        """The slot of a sequence that starts (see `shaders/state.wgsl`): token, position, seed, count, then these."""
-        seed = secrets.randbits(32) if self.seed is None else self.seed & 0xFFFFFFFF
+    def slot_words(self, seed: int, count: int) -> bytes:
+        """The slot of a sequence with so many tokens sampled (see `shaders/state.wgsl`): the seed, the count, these."""
         data = struct.pack(
             "<4I f I 5f I",
             0,
             0,
             seed,
-            0,
+            count,
             self.temperature,
             self.top_k,
             self.top_p,

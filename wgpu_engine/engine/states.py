@@ -22,12 +22,12 @@ def ring(state: State, ctx_size: int) -> int:
     return KV_BLOCK * blocks if state.window and blocks < ceil_div(ctx_size, KV_BLOCK) else 0
 
 
-def state_bytes(state: State, ctx_size: int, slots: int, kv_type: KVType) -> int:
-    """Bytes of the state of a layer for `slots` sequences of up to `ctx_size` positions."""
+def state_bytes(state: State, ctx_size: int, slots: int, blocks: int, kv_type: KVType) -> int:
+    """Bytes of the state of a layer for `slots` sequences of up to `ctx_size` positions that share so many blocks."""
+    positions = slots * ring(state, ctx_size)
     if isinstance(state, PagedKV):
-        blocks = ceil_div(ring(state, ctx_size) or ctx_size, KV_BLOCK)
-        return slots * blocks * kv_block_bytes(state.heads, state.head_dim, kv_type)
-    return slots * ring(state, ctx_size) * 4 * state.width
+        return (positions // KV_BLOCK or blocks) * kv_block_bytes(state.heads, state.head_dim, kv_type)
+    return positions * 4 * state.width
 
 
 def rewind(states: Iterable[State], ctx_size: int) -> int | None:

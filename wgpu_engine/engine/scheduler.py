@@ -1,0 +1,234 @@
+"""Continuous batching: which rows of which sequences run in the next step.
+
+A step holds a row of every sequence that decodes, and rows of prompts beside them. Sequences wait until there is a slot
+and room in the KV cache; where the cache runs out, the youngest one waits again and is computed anew later.
+"""
+
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Tokens
+from contextlib import suppress
+
+from wgpu_engine.engine.engine import Engine
+from wgpu_engine.engine.sampling import SamplingParams
+from wgpu_engine.engine.sequence import Past, Sequence, Timings, check_prompt
+from wgpu_engine.errors import DeviceError, OutOfMemoryError
+from wgpu_engine.gpu.device import Pending
+from wgpu_engine.ops.state import Row
+
+_AHEAD = {"cpu": 0}
+"""decode steps queued behind the one whose tokens are awaited, by kind of adapter: where steps run on the host's cores,
+a submit waits for the one before it, and what is encoded meanwhile only disturbs that one"""
+_AHEAD_ELSEWHERE = 3
+"""enough to hide a read-back, few enough that a stop wastes little"""
+_SHARE = 4
+"""beside sequences that decode, prompts get one part in so many of a step's rows, so that tokens keep coming"""
+
+_Output = tuple[Sequence, int, int]
+"""a sequence, which of its starts it was and the number of its token"""
+
+
+class Scheduler:
+    """Runs the sequences of an engine; used by one thread or task at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        """in the order in which they were let in"""
+        self.host_seconds: deque[float] = deque(maxlen=512)
+        """time of this thread that steps of nothing but decode rows took, without the wait for their tokens"""
+        self._free = list(range(engine.slots - 1, -1, -1))
+        self._pasts = [Past() for _ in self._free]
+        self._flight: deque[tuple[Pending | None, list[_Output]]] = deque()
+        self._ahead = _AHEAD.get(engine.device.adapter.kind, _AHEAD_ELSEWHERE)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.waiting or self.running or self._flight)
+
+    def check(self, ids: Tokens[int], params: SamplingParams) -> int:
+        """How many tokens may follow `ids`; raises RequestError or ContextFullError where none can."""
+        return check_prompt(ids, self.engine.vocab, self.engine.ctx_size, params.max_tokens)
+
+    def add(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> Sequence:
+        """Lets a request wait for its turn; raises like `check`."""
+        sequence = Sequence(list(ids), params, self.check(ids, params), timings)
+        if not sequence.finished:
+            self.waiting.append(sequence)
+        return sequence
+
+    def cancel(self, sequence: Sequence) -> None:
+        """Ends a sequence that nobody wants any more; what is queued of it is passed over."""
+        sequence.finished = True
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+        self._let_go(sequence)
+
+    async def step(self) -> None:
+        """Queues what can be queued and waits for the tokens of the oldest step.
+
+        An error leaves it open what the cache holds: all sequences are ended before it is raised.
+        """
+        try:
+            self._admit()
+            while len(self._flight) <= self._allowance() and self._queue_step():
+                pass
+            if self._flight:
+                await self._receive()
+        except BaseException:
+            self.reset()
+            raise
+
+    async def drain(self) -> None:
+        """Receives steps that ran ahead of an end, so that their buffers are used again."""
+        with suppress(DeviceError):
+            while self._flight:
+                await self._receive()
+
+    def reset(self) -> None:
+        """Ends everything and forgets the cache."""
+        for sequence in (*self.waiting, *self.running):
+            sequence.finished, sequence.slot = True, None
+        self.waiting.clear()
+        self.running.clear()
+        self.engine.blocks.clear()
+        self._free = list(range(self.engine.slots - 1, -1, -1))
+        self._pasts = [Past() for _ in self._free]
+
+    async def stream(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> AsyncGenerator[int, None]:
+        """The tokens that follow `ids`, for a caller who is alone; raises like `check`."""
+        sequence = self.add(ids, params, timings)
+        try:
+            while not sequence.finished or sequence.tokens:
+                while not sequence.tokens:
+                    await self.step()
+                yield sequence.tokens.popleft()
+        except (Exception, KeyboardInterrupt):
+            self.reset()
+            raise
+        finally:
+            self.cancel(sequence)
+            await self.drain()
+
+    def _admit(self) -> None:
+        """Gives slots to those who wait, in their order, as far as the cache has room for what they hold."""
+        engine = self.engine
+        while self.waiting and self._free and engine.blocks.fits(self.waiting[0].ids):
+            sequence = self.waiting.popleft()
+            slot, most = self._best_slot(sequence.ids)
+            self._free.remove(slot)
+            params = sequence.params
+            counted = (sequence.prompt, sequence.answer) if params.penalizes else ((), ())
+            engine.set_slot(slot, params.slot_words(sequence.seed, len(sequence.answer)), *counted)
+            cached = engine.adopt(slot, sequence.ids, most)
+            if cached < most and engine.rewind is not None:
+                # a ring doesn't go back that far
+                engine.blocks.release(slot)
+                cached = 0
+            if not cached:
+                self._pasts[slot] = Past()
+            sequence.start(slot, cached)
+            self.running.append(sequence)
+
+    def _best_slot(self, ids: list[int]) -> tuple[int, int]:
+        """A free slot, and how many of these tokens it may find in the cache.
+
+        Any slot finds the blocks of attention's cache; rings are a slot's own, and hold what it has read last.
+        """
+        known, rewind = self.engine.blocks.known(ids), self.engine.rewind
+        if rewind is None:
+            return self._free[-1], known
+        found = {slot: self._pasts[slot].resumable(ids, known, rewind) for slot in self._free}
+        best = max(self._free, key=lambda slot: found[slot])
+        return best, found[best]
+
+    def _allowance(self) -> int:
+        """How many steps may be queued behind the oldest one: none while a prompt is read or somebody waits."""
+        fresh = any(not sequence.timings.completion_tokens for sequence in self.running)
+        return 0 if fresh or self.waiting else self._ahead
+
+    def _queue_step(self) -> bool:
+        """Submits the next step; tells whether there was one."""
+        start = time.thread_time()
+        decoding = [sequence for sequence in self.running if sequence.prefilled and sequence.sampled < sequence.limit]
+        parts = [(sequence, 1) for sequence in decoding] + self._chunks(len(decoding))
+        parts = [part for part in parts if self._reserve(*part)]
+        rows: list[Row] = []
+        outputs: list[int] = []
+        sampling: list[_Output] = []
+        for sequence, size in parts:
+            # room for one may have been made at the cost of another one
+            if sequence.slot is None:
+                continue
+            reading = not sequence.prefilled
+            rows += sequence.next_rows(size)
+            if reading:
+                self.engine.blocks.remember(sequence.slot, sequence.ids[: sequence.queued])
+            if sequence.prefilled:
+                outputs.append(len(rows) - 1)
+                sampling.append((sequence, sequence.starts, sequence.sampled))
+                sequence.sampled += 1
+        if not rows:
+            return False
+        reach = max(sequence.queued for sequence, _ in parts)
+        self._flight.append((self.engine.step(rows, outputs, reach), sampling))
+        if len(rows) == len(decoding):
+            self.host_seconds.append(time.thread_time() - start)
+        return True
+
+    def _chunks(self, taken: int) -> list[tuple[Sequence, int]]:
+        """How many rows of which prompts come next: all that are being read go on, short ones to their end."""
+        reading = sorted((s for s in self.running if not s.prefilled), key=lambda s: s.known - s.queued)
+        room = self.engine.prefill_rows - taken
+        if taken:
+            room = min(room, max(1, self.engine.prefill_rows // _SHARE))
+        chunks = []
+        for place, sequence in enumerate(reading):
+            size = min(sequence.known - sequence.queued, room // (len(reading) - place))
+            if size:
+                chunks.append((sequence, size))
+                room -= size
+        return chunks
+
+    def _reserve(self, sequence: Sequence, rows: int) -> bool:
+        """Makes room for more rows of a sequence, at the cost of younger ones; False where it had to go back itself."""
+        while sequence.slot is not None:
+            try:
+                self.engine.reserve(sequence.slot, sequence.queued + rows)
+                return True
+            except OutOfMemoryError:
+                self._send_back(self.running[-1])
+        return False
+
+    def _send_back(self, sequence: Sequence) -> None:
+        """Has a sequence wait again, before all others; what is queued of it is passed over."""
+        self._let_go(sequence)
+        self.waiting.appendleft(sequence)
+
+    def _let_go(self, sequence: Sequence) -> None:
+        if sequence.slot is None:
+            return
+        written = max(self._pasts[sequence.slot].written, sequence.queued)
+        past = self._pasts[sequence.slot] = Past(sequence.ids[: sequence.queued], written)
+        self.engine.blocks.release(sequence.slot, past.ids)
+        self._free.append(sequence.slot)
+        self.running.remove(sequence)
+        sequence.slot = None
+
+    async def _receive(self) -> None:
+        """Hands out the tokens of the oldest step."""
+        pending, sampling = self._flight.popleft()
+        if pending is None:
+            # one step of a long prompt at a time, so that a stop comes soon
+            await self.engine.device.flush()
+            return
+        token_of = await self.engine.receive_sampled(pending)
+        for sequence, start, number in sampling:
+            if sequence.slot is None or sequence.starts != start:
+                continue
+            sequence.take(token_of(sequence.slot, number))
+            if sequence.finished:
+                self._let_go(sequence)
