@@ -56,6 +56,12 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
   up *= factor;
 {% endif %}
 {% endif %}
+{% if scaled is defined %}
+  values *= factors[block * 8u + lane];
+{% if ports == 2 %}
+  up *= factors[${features // 4}u + block * 8u + lane];
+{% endif %}
+{% endif %}
 {% if bias %}
   values += bias[${out_offset // 4 if out_offset is defined else 0}u + block * 8u + lane];
 {% if ports == 2 %}

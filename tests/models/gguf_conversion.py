@@ -20,6 +20,7 @@ Config = Mapping[str, Any]
 Tensors = Mapping[str, Doubles]
 
 ARCHITECTURES = {
+    "BitNetForCausalLM": gguf.MODEL_ARCH.BITNET,
     "BertModel": gguf.MODEL_ARCH.BERT,
     "GPT2LMHeadModel": gguf.MODEL_ARCH.GPT2,
     "GPTNeoXForCausalLM": gguf.MODEL_ARCH.GPTNEOX,
@@ -42,6 +43,7 @@ ARCHITECTURES = {
 _PERMUTED = ("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
 """classes whose queries and keys are reordered so that neighbours rotate together"""
 _EXPERT = re.compile(r"(model\.layers\.\d+\.)(block_sparse_moe|mlp)\.experts\.(\d+)\.(\w+)\.weight")
+_SUB_NORM = re.compile(r"model\.layers\.(\d+)\.\w+\.((?:attn|ffn)_sub_norm\.weight)")
 _LAYER_NAME = {
     "block_sparse_moe": "layers.{}.feed_forward.experts.{}.weight",
     "mlp": "model.layers.{}.mlp.experts.{}.weight",
@@ -93,10 +95,17 @@ def _tensors(config: Config, tensors: Tensors) -> Iterator[tuple[str, Doubles]]:
             stacked = _LAYER_NAME[expert[2]].format(layer, expert[4])
             experts.setdefault(stacked, {})[int(expert[3])] = values
         else:
-            yield name, _changed(config, name, values)
+            yield _unmapped(config, name), _changed(config, name, values)
     for name, parts in experts.items():
         yield name, np.stack([parts[i] for i in range(len(parts))])
     yield from _rope_tensors(config)
+
+
+def _unmapped(config: Config, name: str) -> str:
+    """GGUF's names of what gguf-py has no map for; llama.cpp itself knows no output matrix of BitNet's."""
+    if config["model_type"] == "bitnet" and name == "lm_head.weight":
+        return "output.weight"
+    return _SUB_NORM.sub(lambda found: f"blk.{found[1]}.{found[2]}", name)
 
 
 def _changed(config: Config, name: str, values: Doubles) -> Doubles:
@@ -182,6 +191,7 @@ def _add_settings(writer: gguf.GGUFWriter, config: Config) -> None:
         _add_rope(writer, config)
     own = {
         "bert": _add_bert,
+        "bitnet": lambda writer, config: writer.add_string("bitnet.hidden_activation", config["hidden_act"]),
         "gemma2": _add_gemma,
         "gemma3_text": _add_gemma,
         "gpt_neox": _add_gpt_neox,

@@ -1,4 +1,4 @@
-"""A llama or an LFM2 in a GGUF file, dequantized, as the reference takes it: named and ordered as before conversion."""
+"""A llama, LFM2 or BitNet in a GGUF file, dequantized, as the reference takes it: named and ordered as before."""
 
 import re
 from collections.abc import Mapping
@@ -29,6 +29,8 @@ _NAMES = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "attn_sub_norm": "self_attn.attn_sub_norm",
+    "ffn_sub_norm": "mlp.ffn_sub_norm",
 }
 
 
@@ -48,10 +50,21 @@ _NAMES_OF_LFM2 = {
 }
 
 
+_CLASSES = {
+    "bitnet": "BitNetForCausalLM",
+    "bitnet-25": "BitNetForCausalLM",
+    "bitnet-b1.58": "BitNetForCausalLM",
+    "lfm2": "Lfm2ForCausalLM",
+    "llama": "LlamaForCausalLM",
+}
+
+
 def read_gguf_reference(path: Path) -> Checkpoint:
     with FileSource(path) as source:
         file = drive(read_gguf(source))
         tensors = {name: values_of(tensor) for name, tensor in file.tensors.items()}
+    for name in [name for name in tensors if name.endswith(".scale")]:
+        tensors[f"{name.removesuffix('scale')}weight"] *= tensors.pop(name)
     architecture = file.metadata["general.architecture"]
     settings = {key.removeprefix(f"{architecture}."): value for key, value in file.metadata.items()}
     heads = settings["attention.head_count"]
@@ -68,7 +81,7 @@ def read_gguf_reference(path: Path) -> Checkpoint:
     if factors is not None:
         rope |= {"rope_type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
     config = {
-        "architectures": [{"llama": "LlamaForCausalLM", "lfm2": "Lfm2ForCausalLM"}[architecture]],
+        "architectures": [_CLASSES[architecture]],
         "model_type": architecture,
         "head_dim": head_dim,
         "max_position_embeddings": settings["context_length"],
@@ -84,6 +97,9 @@ def read_gguf_reference(path: Path) -> Checkpoint:
         return Checkpoint(
             config, {_renamed(_NAMES_OF_LFM2, name): _unsqueezed(name, tensors[name]) for name in tensors}
         )
+    if architecture.startswith("bitnet"):
+        config["hidden_act"] = settings.get("hidden_activation", "silu" if architecture == "bitnet" else "relu2")
+        return Checkpoint(config, {_renamed(_NAMES, name): values for name, values in tensors.items()})
     halves = {name: _halves(name, values, head_dim, rope_dim) for name, values in tensors.items()}
     return Checkpoint(config, {_renamed(_NAMES, name): values for name, values in halves.items()})
 

@@ -72,7 +72,7 @@ def test_transformers(conformance: Path, name: str) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("name", [each for each in NAMES if each != "bitnet"])
+@pytest.mark.parametrize("name", NAMES)
 def test_transformers_in_gguf(conformance: Path, tmp_path: Path, name: str) -> None:
     folder = conformance / "architectures" / name
     ids, wanted = wanted_of(folder)

@@ -37,6 +37,8 @@ class TensorInfo:
     offset: int
     """bytes from the start of the source"""
     nbytes: int
+    scale: "TensorInfo | None" = None
+    """one float that all values are multiplied by, where a file has it as a tensor of its own"""
 
     @property
     def columns(self) -> int:

@@ -105,6 +105,14 @@ _PHI3_NAMES = {
 }
 
 
+_BITNET_NAMES = {
+    **{name: gguf for name, gguf in _LLAMA_NAMES.items() if not name.endswith("*")},
+    **{name[:-1] + "weight": gguf[:-1] + "weight" for name, gguf in _LLAMA_NAMES.items() if name.endswith("*")},
+    "model.layers.#.self_attn.attn_sub_norm.weight": "blk.#.attn_sub_norm.weight",
+    "model.layers.#.mlp.ffn_sub_norm.weight": "blk.#.ffn_sub_norm.weight",
+}
+
+
 _LFM2_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.layers.#.operator_norm.weight": "blk.#.attn_norm.weight",
@@ -275,6 +283,17 @@ def _smollm3(config: HFConfig) -> dict[str, Value]:
     return settings
 
 
+def _bitnet(config: HFConfig) -> dict[str, Value]:
+    _refuse_activations_but(config, "relu2", "silu")
+    usual = {
+        **config.values,
+        "rms_norm_eps": config.number("rms_norm_eps", 1e-5),
+        "rope_theta": config.number("rope_theta", 500000.0),
+    }
+    settings = _decoder(HFConfig(config.name, usual), 2048)
+    return settings | {"hidden_activation": config.text("hidden_act", "relu2")}
+
+
 def _lfm2(config: HFConfig) -> dict[str, Value]:
     """Keys as transformers has them, or as the models were first published with."""
     values = config.values
@@ -367,6 +386,7 @@ def _granite(config: HFConfig) -> dict[str, Value]:
 
 
 FAMILIES = {
+    "BitNetForCausalLM": Family("bitnet", _BITNET_NAMES, _bitnet),
     "Gemma2ForCausalLM": Family("gemma2", _GEMMA_NAMES, _gemma2, tied=True),
     "Gemma3ForCausalLM": Family("gemma3", _GEMMA_NAMES, _gemma3, tied=True),
     "GPT2LMHeadModel": Family("gpt2", GPT2_NAMES, gpt2_settings, tied=True, arranged=gpt2_arranged),

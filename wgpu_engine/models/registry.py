@@ -6,7 +6,7 @@ from typing import Any
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.models import gemma, gpt, lfm2, llama
+from wgpu_engine.models import bitnet, gemma, gpt, lfm2, llama
 from wgpu_engine.models.feed_forward import active_parameters
 from wgpu_engine.models.model import Architecture, Description, Model
 from wgpu_engine.models.settings import Settings
@@ -17,6 +17,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(gpt.MEMBERS, gpt.Gpt),
     **dict.fromkeys(llama.MEMBERS, llama.Llama),
     **dict.fromkeys(gemma.MEMBERS, gemma.Gemma),
+    **dict.fromkeys(bitnet.MEMBERS, bitnet.BitNet),
     **dict.fromkeys(lfm2.MEMBERS, lfm2.Lfm2),
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wgpu_engine.errors import ModelFileError
+from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 
 
@@ -17,10 +17,11 @@ class Tensors:
         return name in self._tensors
 
     def take(self, name: str, *shape: int) -> TensorInfo:
-        """The tensor of this name and shape.
+        """The tensor of this name and shape, with its scale where there is one.
 
         Raises:
             ModelFileError: it is missing, or has another shape.
+            UnsupportedModelError: it has a scale that isn't one for all of a matrix.
         """
         tensor = self._tensors.get(name)
         if tensor is None:
@@ -30,7 +31,18 @@ class Tensors:
                 f"the tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for "
                 f"{list(shape)}: the file is damaged or of another architecture"
             )
-        return tensor
+        return replace(tensor, scale=self._scale(name))
+
+    def _scale(self, name: str) -> TensorInfo | None:
+        """`<name>.scale` beside `<name>.weight`, as llama.cpp has it for ternary weights and for NVFP4."""
+        stem, _, end = name.rpartition(".")
+        scale = self._tensors.get(f"{stem}.scale") if end == "weight" else None
+        if scale is not None and (stem == "token_embd" or scale.rows * scale.columns != 1):
+            raise UnsupportedModelError(
+                f"the tensor {scale.name} of the shape {list(scale.shape)} is not supported, only one scale for a "
+                "matrix that isn't the embedding: use another version of the model"
+            )
+        return scale
 
     def take_parts(self, name: str, columns: int, *rows: int) -> list[TensorInfo]:
         """Matrices of so many rows each, which lie one below the other in a tensor; raises like `take`."""

@@ -194,8 +194,18 @@ def add_to_residual(
     bias: Buffer | None = None,
     scale: float = 1.0,
 ) -> Activation:
-    """x += (a @ weight.T (+ bias)) * scale; returns the normed x for the next products, in `codec`."""
+    """x += (a @ weight.T (+ bias)) * scale; returns the normed x for the next products, in `codec`.
+
+    Raises:
+        UnsupportedModelError: the weight has both factors and a bias.
+    """
     assert norm.deferred, "only the factor of an RMS norm can be left to readers"
+    if bias is not None and weight.factors is not None:
+        # one buffer too many
+        raise UnsupportedModelError(
+            f"the tensor {weight.name} has both a scale and a bias, which is not supported: use another version of the "
+            "model"
+        )
     h = builder.activation(weight.features, codec, "normed")
     squares = builder.squares(weight.features)
     multiply(
@@ -249,6 +259,9 @@ def multiply(
         bindings.append(("bias", ("read", FLOATS), bias))
     if a.squares is not None:
         bindings.append(("squares_in", ("read", FLOATS), a.squares))
+    if weight.factors is not None:
+        bindings.append(("factors", ("read", FLOATS), weight.factors))
+        values["scaled"] = True
     columns = columns or (builder.outputs if gather else builder.rows)
     problem = Problem(
         weight.quant.name, a.codec, weight.features, weight.k, weight.ports, 1 if experts == "row" else columns

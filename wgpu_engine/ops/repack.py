@@ -78,7 +78,24 @@ class Loader:
             if first.type.grid:
                 self.device.write(part.buffer, 4 * planes["grid"][0], grid(first.type.grid))
             parts.append(part)
-        return Weight(name, first.type, features, k, tuple(parts), len(ports), experts)
+        return Weight(
+            name, first.type, features, k, tuple(parts), len(ports), experts, await self._factors(name, ports, experts)
+        )
+
+    async def _factors(self, name: str, ports: Sequence[Sequence[TensorInfo]], experts: int) -> Buffer | None:
+        """The scales of tensors, for each feature."""
+        tensors = [tensor for port in ports for tensor in port]
+        if not any(tensor.scale for tensor in tensors):
+            return None
+        if experts > 1:
+            raise UnsupportedModelError(
+                f"the experts of {name} have scales of their own, which is not supported: use another version of the "
+                "model"
+            )
+        factors: list[float] = []
+        for tensor in tensors:
+            factors += (await self.floats(tensor.scale) if tensor.scale else [1.0]) * tensor.rows
+        return self._floats(f"{name} scale", factors)
 
     async def stacked(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:
         """The features of all tensors, one below the other: a weight for each run of tensors of the same type."""

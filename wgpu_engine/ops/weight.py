@@ -69,6 +69,8 @@ class Weight:
     parts: tuple[WeightPart, ...]
     ports: int = 1
     experts: int = 1
+    factors: Buffer | None = None
+    """f32 [ports * features]: what products are multiplied by, where scales lie outside of the blocks"""
 
     @property
     def bytes(self) -> int:

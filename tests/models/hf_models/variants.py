@@ -485,15 +485,12 @@ _OTHERS = (
         _rope("default", 2e6),
         slow=True,
     ),
-    Variant(
-        "BitNetForCausalLM", "squares of positive gates", {}, {"hidden_act": "silu"}, gguf="llama.cpp converts none"
-    ),
+    Variant("BitNetForCausalLM", "squares of positive gates", {}, {"hidden_act": "silu"}),
     Variant(
         "BitNetForCausalLM",
         "norms inside, BF16",
         {"rope_theta": 500000.0},
         {"rope_theta": 10000.0},
-        gguf="llama.cpp converts none",
         dtype="BF16",
         slow=True,
     ),
