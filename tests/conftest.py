@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import wgpu_engine.engine.llm
+import wgpu_engine.engine.loading
 from wgpu_engine.errors import ModelNotFoundError
 from wgpu_engine.files.store import HOME_VARIABLE, Store
 from wgpu_engine.gpu import wgsl
@@ -96,7 +96,7 @@ def no_kernel_check() -> Iterator[None]:
         pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wgpu_engine.engine.llm, "check_kernels", nothing)
+        patch.setattr(wgpu_engine.engine.loading, "check_kernels", nothing)
         yield
 
 

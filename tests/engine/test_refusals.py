@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import wgpu_engine.engine.llm
+import wgpu_engine.engine.loading
 from wgpu_engine import LLM
 from wgpu_engine.errors import (
     EngineError,
@@ -116,12 +116,12 @@ def test_absurd_settings(tiny_llama: Write, settings: dict[str, Any], word: str)
 
 
 def test_unknown_rope_scaling(tiny_llama: Write) -> None:
-    text = refusal(UnsupportedModelError, tiny_llama(metadata={"rope.scaling.type": "longrope"}))
-    assert "'longrope'" in text
+    text = refusal(UnsupportedModelError, tiny_llama(metadata={"rope.scaling.type": "spiral"}))
+    assert "'spiral'" in text
 
 
 def test_rope_factors_that_cannot_be(tiny_llama: Write) -> None:
-    assert "rope_freqs.weight" in refusal(ModelFileError, tiny_llama(rope_factors=[1.0] * 15 + [0.0]))
+    assert "RoPE factors" in refusal(ModelFileError, tiny_llama(rope_factors=[1.0] * 15 + [0.0]))
 
 
 def test_a_vocabulary_of_another_size(tiny_llama: Write) -> None:
@@ -191,7 +191,7 @@ def test_a_context_that_no_kernel_could_reach(tiny_llama: Write, monkeypatch: py
     async def opened(selector: Any) -> NativeDevice:
         return await open_device(selector, Limits())
 
-    monkeypatch.setattr(wgpu_engine.engine.llm, "open_device", opened)
+    monkeypatch.setattr(wgpu_engine.engine.loading, "open_device", opened)
     text = refusal(OutOfMemoryError, tiny_llama(), ctx_size=1 << 23, memory_budget=1 << 50)
     found = re.search(r"--ctx-size of at most (\d+)$", text)
     assert found and 1 < int(found[1]) < 1 << 23

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wgpu_engine.engine.blocks import BlockPool
+from wgpu_engine.engine.memory import kv_blocks
 from wgpu_engine.engine.states import MOST_ROWS, rewind, ring, state_bytes
 from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import Buffer, Device, Dispatch, Pending, Plan
@@ -67,7 +68,7 @@ class Engine:
         self.vocab = model.description.vocab
         self.slots = slots
         table_width = ceil_div(ctx_size, KV_BLOCK)
-        blocks = slots * table_width if kv_positions is None else max(table_width, ceil_div(kv_positions, KV_BLOCK))
+        blocks = kv_blocks(ctx_size, slots, kv_positions)
         self.blocks = BlockPool(blocks, slots)
         states = model.description.states
         self.cache = KVCache(

@@ -2,7 +2,7 @@
 
 import operator
 import statistics
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, fields
 from functools import partial
@@ -11,31 +11,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from wgpu_engine.engine.answers import Chunk, Completion, FinishReason, collect, in_thread, iterate, iterate_in_threads
-from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.evaluation import log_probs, logits
-from wgpu_engine.engine.kernel_check import check_kernels, check_log_probs
-from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+from wgpu_engine.engine.kernel_check import check_log_probs
+from wgpu_engine.engine.loading import LoadOptions, Precision, Progress, load
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.scheduler import Scheduler
 from wgpu_engine.engine.sequence import Timings
-from wgpu_engine.engine.tuning import load_tuning, save_tuning
+from wgpu_engine.engine.tuning import save_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import EngineError, RequestError
-from wgpu_engine.files.model_file import ModelFile
-from wgpu_engine.files.opening import open_any
-from wgpu_engine.files.quants import QuantType
-from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
-from wgpu_engine.gpu.native import open_device
-from wgpu_engine.models.registry import describe, load_model
 from wgpu_engine.ops.kv import KVType
 from wgpu_engine.ops.matmul import Problem, Variant
-from wgpu_engine.ops.repack import Loader
 from wgpu_engine.platform.drive import drive
-from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
-from wgpu_engine.text.chat_template import ChatTemplate
 from wgpu_engine.text.detokenizer import Detokenizer
-from wgpu_engine.text.opening import open_tokenizer
 from wgpu_engine.text.stop import StopStrings
 
 if TYPE_CHECKING:
@@ -43,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Messages = Sequence[Mapping[str, Any]]
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ class LLM:
         self,
         model: str | Path,
         device: str | int | None = None,
-        precision: Literal["fast", "exact"] = "fast",
+        precision: Precision = "fast",
         ctx_size: int | None = None,
         *,
         kv_type: KVType = "f16",
@@ -89,88 +77,22 @@ class LLM:
         quantize: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        if precision not in ("fast", "exact"):
-            raise RequestError(f"precision must be fast or exact, not {precision!r}")
-        if kv_type not in ("f16", "f32"):
-            raise RequestError(f"kv_type must be f16 or f32, not {kv_type!r}")
-        if ctx_size is not None and not (_is_whole(ctx_size) and 1 <= ctx_size <= 1 << 24):
-            raise RequestError(f"ctx_size must be from 1 to {1 << 24}, not {ctx_size}")
-        if memory_budget is not None and not _is_whole(memory_budget):
-            raise RequestError(f"memory_budget must be a number of bytes, not {memory_budget!r}")
-        if not isinstance(model, str | Path):
-            raise RequestError(f"model must be a path or the name of a model in the store, not {model!r}")
-        target = None if quantize is None else _quantization(quantize)
-        self.path = Store().find(model)
-        self.warnings: list[str] = []
+        options = LoadOptions(
+            device, precision, ctx_size, kv_type=kv_type, memory_budget=memory_budget, quantize=quantize
+        )
+        loaded = drive(load(model, options, progress))
+        self.path = loaded.path
+        self.description = loaded.description
+        self.tokenizer = loaded.tokenizer
+        self.chat_template = loaded.chat_template
+        self.warnings = loaded.warnings
+        self.ctx_size = loaded.engine.ctx_size
+        self._device = loaded.device
+        self._engine = loaded.engine
+        self._scheduler = Scheduler(loaded.engine)
         self._turns = Turns()
         self._closed = False
         self._log_probs_checked = False
-        self._device = drive(open_device(device))
-        try:
-            with drive(open_any(self.path)) as file:
-                if target is not None:
-                    file = self._quantized(file, target)
-                drive(self._load(file, precision, ctx_size, kv_type, memory_budget, progress))
-        except BaseException:
-            self._device.close()
-            raise
-
-    def _quantized(self, file: ModelFile, target: QuantType) -> ModelFile:
-        from wgpu_engine.quantize.recipe import recipe
-
-        made = recipe(file, target)
-        self.warnings += made.notes
-        if not made.changed:
-            self.warnings.append(f"no weights were quantized to {target.name}: they are of quantized types already")
-        return made.file
-
-    async def _load(
-        self,
-        file: ModelFile,
-        precision: Literal["fast", "exact"],
-        ctx_size: int | None,
-        kv_type: KVType,
-        budget: int | None,
-        progress: Progress | None,
-    ) -> None:
-        self.description = describe(file.metadata, file.tensors)
-        self.ctx_size = context_size(self.description, ctx_size)
-        if self.ctx_size > self.description.context:
-            self.warnings.append(
-                f"a context of {self.ctx_size} is more than the {self.description.context} positions that the model "
-                "was trained for: expect worse answers beyond them"
-            )
-        need = footprint(self.description, file.tensor_bytes, self.ctx_size, kv_type)
-        check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.ctx_size)
-        self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
-        self.chat_template = ChatTemplate.from_metadata(file.metadata, self.tokenizer.vocabulary)
-        if self.chat_template is not None and self.chat_template.origin != "file":
-            self.warnings.append(
-                f"the file has no chat template: conversations take the built-in {self.chat_template.origin!r}, to "
-                "which its vocabulary or its name points"
-            )
-        done = 0
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            if progress is not None:
-                progress("weights", done, file.tensor_bytes)
-
-        loader = Loader(self._device, advance)
-        model = await load_model(self._device, file.metadata, file.tensors, loader)
-        await loader.finish()
-        self.warnings += [*file.notes, *loader.warnings]
-        self._engine = Engine(
-            self._device,
-            model,
-            ctx_size=self.ctx_size,
-            precision=precision,
-            kv_type=kv_type,
-            tuning=load_tuning(self._device),
-        )
-        await check_kernels(self._engine, file.tensors, self.warnings, progress)
-        self._scheduler = Scheduler(self._engine)
 
     @property
     def adapter(self) -> AdapterInfo:
@@ -388,14 +310,6 @@ def _array(rows: list[bytes]) -> "NDArray[np.float32]":
     import numpy
 
     return numpy.frombuffer(b"".join(rows), numpy.float32).reshape(len(rows), -1)
-
-
-def _quantization(name: str) -> QuantType:
-    from wgpu_engine.quantize.convert import writable
-
-    if not isinstance(name, str):
-        raise RequestError(f"quantize must be the name of a type such as Q4_K, not {name!r:.40}")
-    return writable(name)
 
 
 def _is_whole(value: Any) -> bool:

@@ -45,9 +45,22 @@ def context_size(description: Description, wanted: int | None) -> int:
     return wanted or min(description.context, DEFAULT_CONTEXT)
 
 
-def footprint(description: Description, tensor_bytes: int, ctx_size: int, kv_type: KVType, slots: int = 1) -> Footprint:
-    """What a model with a context of `ctx_size` positions takes."""
-    blocks = slots * ceil_div(ctx_size, KV_BLOCK)
+def kv_blocks(ctx_size: int, slots: int, kv_positions: int | None) -> int:
+    """Blocks that the slots share: by default as many as all of them can fill, at least one context."""
+    whole = ceil_div(ctx_size, KV_BLOCK)
+    return slots * whole if kv_positions is None else max(whole, ceil_div(kv_positions, KV_BLOCK))
+
+
+def footprint(
+    description: Description,
+    tensor_bytes: int,
+    ctx_size: int,
+    kv_type: KVType,
+    slots: int = 1,
+    kv_positions: int | None = None,
+) -> Footprint:
+    """What a model takes, with room for `slots` sequences of up to `ctx_size` positions, `kv_positions` together."""
+    blocks = kv_blocks(ctx_size, slots, kv_positions)
     kv = sum(state_bytes(state, ctx_size, slots, blocks, kv_type) for state in description.states)
     return Footprint(tensor_bytes, kv)
 

@@ -136,10 +136,11 @@ async def load_feed_forward(
             tuple([await loader.weight(f"{prefix}ffn_experts", each, experts=mixture.experts) for each in ports]),
             await loader.weight(f"{prefix}ffn_down_exps", [down], experts=mixture.experts),
         )
-    if f"{prefix}ffn_gate.weight" in tensors:
-        gate_up = [take("ffn_gate", inner, width), take("ffn_up", inner, width)]
+    fused = f"{prefix}ffn_up.weight"
+    if f"{prefix}ffn_gate.weight" not in tensors and tensors.take_matrix(fused).rows == 2 * inner:
+        gate_up = tensors.take_parts(fused, width, inner, inner)
     else:
-        gate_up = tensors.take_parts(f"{prefix}ffn_up.weight", width, inner, inner)
+        gate_up = [take("ffn_gate", inner, width), take("ffn_up", inner, width)]
     return Gated(
         await loader.paired(f"{prefix}ffn_gate_up", gate_up),
         await bias("ffn_gate", "ffn_up", size=inner),
