@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.models.hf_reference.checkpoint import Doubles, read_folder
+from tests.models.hf_reference.rope import rope_settings
 
 Config = Mapping[str, Any]
 Tensors = Mapping[str, Doubles]
@@ -50,8 +51,8 @@ _LAYER_NAME = {
 }
 
 
-def convert(folder: Path, path: Path) -> Path:
-    """Write the model of a folder to `path`: matrices in the folder's dtype, everything else as floats."""
+def convert(folder: Path, path: Path, quant: str = "") -> Path:
+    """Write the model of a folder to `path`: matrices as `quant` or in the folder's dtype, the rest as floats."""
     model = read_folder(folder)
     config = model.config
     architecture = ARCHITECTURES[config["architectures"][0]]
@@ -60,10 +61,10 @@ def convert(folder: Path, path: Path) -> Path:
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[architecture])
     _add_settings(writer, config)
     writer.add_tokenizer_model("none")
-    half = config.get("torch_dtype") == "bfloat16"
+    kind = quant or {"bfloat16": "BF16"}.get(config.get("torch_dtype"), "F32")
     for name, values in _tensors(config, model.tensors):
         mapped = names.get_name(name, try_suffixes=(".weight", ".bias")) or name
-        _add_tensor(writer, mapped, values.astype(np.float32), half)
+        _add_tensor(writer, mapped, values.astype(np.float32), gguf.GGMLQuantizationType[kind])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -71,13 +72,14 @@ def convert(folder: Path, path: Path) -> Path:
     return path
 
 
-def _add_tensor(writer: gguf.GGUFWriter, name: str, values: NDArray[np.float32], half: bool) -> None:
-    # as there: vectors, routers and kernels of short convolutions stay floats
-    if not half or values.ndim < 2 or "ffn_gate_inp" in name or "shortconv.conv" in name:
-        writer.add_tensor(name, np.ascontiguousarray(values))
-        return
-    data = gguf.quants.quantize(np.ascontiguousarray(values), gguf.GGMLQuantizationType.BF16)
-    writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType.BF16)
+def _add_tensor(
+    writer: gguf.GGUFWriter, name: str, values: NDArray[np.float32], kind: gguf.GGMLQuantizationType
+) -> None:
+    # as there: vectors, routers, positions and kernels of short convolutions stay floats
+    floats = ("ffn_gate_inp", "shortconv.conv", "position_embd", "token_types")
+    if values.ndim < 2 or any(part in name for part in floats):
+        kind = gguf.GGMLQuantizationType.F32
+    writer.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
 
 
 # --- values ---
@@ -87,7 +89,7 @@ def _tensors(config: Config, tensors: Tensors) -> Iterator[tuple[str, Doubles]]:
     """Names that gguf-py maps (or GGUF's own), and values as GGUF has them."""
     experts: dict[str, dict[int, Doubles]] = {}
     for name, values in tensors.items():
-        if name == "lm_head.weight" and config["tie_word_embeddings"]:
+        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
             continue
         expert = _EXPERT.fullmatch(name)
         if expert:
@@ -130,7 +132,7 @@ def _neighbours(values: Doubles, heads: int) -> Doubles:
 
 
 def _rope_tensors(config: Config) -> Iterator[tuple[str, Doubles]]:
-    rope = _rope(config)
+    rope = rope_settings(config)
     if rope.get("rope_type") == "llama3":
         dim = _head_dim(config)
         factors = []
@@ -146,15 +148,6 @@ def _rope_tensors(config: Config) -> Iterator[tuple[str, Doubles]]:
 
 
 # --- keys ---
-
-
-def _rope(config: Config) -> dict[str, Any]:
-    """Of all layers, or of the global ones."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    rope = dict(rope.get("full_attention", rope))
-    rope.setdefault("rope_type", rope.get("type", "default"))
-    rope.setdefault("rope_theta", config.get("rope_theta", config.get("rotary_emb_base", 10000.0)))
-    return rope
 
 
 def _head_dim(config: Config) -> int:
@@ -207,7 +200,7 @@ def _add_settings(writer: gguf.GGUFWriter, config: Config) -> None:
 
 
 def _add_rope(writer: gguf.GGUFWriter, config: Config) -> None:
-    rope = _rope(config)
+    rope = rope_settings(config)
     writer.add_rope_freq_base(rope["rope_theta"])
     match rope["rope_type"]:
         case "linear":
@@ -237,22 +230,20 @@ def _add_gpt2(writer: gguf.GGUFWriter, config: Config) -> None:
 
 
 def _add_gpt_neox(writer: gguf.GGUFWriter, config: Config) -> None:
-    rope = _rope(config)
-    part = config.get("rotary_pct", rope.get("partial_rotary_factor", 1.0))
-    writer.add_rope_dimension_count(int(part * _head_dim(config)))
+    rope = rope_settings(config)
+    writer.add_rope_dimension_count(int(rope["partial_rotary_factor"] * _head_dim(config)))
     writer.add_parallel_residual(config.get("use_parallel_residual", True))
 
 
 def _add_phi(writer: gguf.GGUFWriter, config: Config) -> None:
-    part = config.get("partial_rotary_factor", _rope(config).get("partial_rotary_factor", 0.5))
+    part = rope_settings(config)["partial_rotary_factor"]
     writer.add_rope_dimension_count(int(part * config["hidden_size"]) // config["num_attention_heads"])
     writer.add_add_bos_token(False)
 
 
 def _add_phi3(writer: gguf.GGUFWriter, config: Config) -> None:
-    rope = _rope(config)
-    original = config.get("original_max_position_embeddings") or rope["original_max_position_embeddings"]
-    part = config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1.0))
+    rope = rope_settings(config)
+    original, part = rope["original_max_position_embeddings"], rope["partial_rotary_factor"]
     writer.add_rope_dimension_count(int(part * config["hidden_size"]) // config["num_attention_heads"])
     writer.add_rope_scaling_orig_ctx_len(original)
     writer.add_sliding_window(config.get("sliding_window") or 0)
@@ -270,8 +261,7 @@ def _add_gemma(writer: gguf.GGUFWriter, config: Config) -> None:
         if config.get(key):
             add(config[key])
     if config["model_type"] == "gemma3_text":
-        local = (config.get("rope_parameters") or {}).get("sliding_attention")
-        writer.add_rope_freq_base_swa(local["rope_theta"] if local else config["rope_local_base_freq"])
+        writer.add_rope_freq_base_swa(rope_settings(config, "sliding_attention")["rope_theta"])
 
 
 def _add_granite(writer: gguf.GGUFWriter, config: Config) -> None:
@@ -283,11 +273,15 @@ def _add_granite(writer: gguf.GGUFWriter, config: Config) -> None:
 
 def _add_lfm2(writer: gguf.GGUFWriter, config: Config) -> None:
     heads = config["num_key_value_heads"]
-    writer.add_head_count_kv([heads if kind == "full_attention" else 0 for kind in config["layer_types"]])
+    layers = config["layer_types"] or [
+        "full_attention" if i in config["full_attn_idxs"] else "conv" for i in range(config["num_hidden_layers"])
+    ]
+    writer.add_head_count_kv([heads if kind == "full_attention" else 0 for kind in layers])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_shortconv_l_cache(config["conv_L_cache"])
     if config["block_auto_adjust_ff_dim"]:
-        inner = int(config["block_ffn_dim_multiplier"] * int(2 * config["intermediate_size"] / 3))
+        inner = config.get("block_ff_dim", config["intermediate_size"])
+        inner = int(config["block_ffn_dim_multiplier"] * int(2 * inner / 3))
         step = config["block_multiple_of"]
         writer.add_feed_forward_length(-(-inner // step) * step)
 

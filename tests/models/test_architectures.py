@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.models.gguf_conversion import convert
-from tests.models.hf_models import VARIANTS, Variant, config_of, safetensors, write_folder
+from tests.models.gguf_conversion import ARCHITECTURES, convert
+from tests.models.hf_models import BASES, VARIANTS, Variant, config_of, safetensors, write_folder
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
 from wgpu_engine.files.hf_names import FAMILIES
@@ -103,6 +103,24 @@ def test_features_in_gguf(variant: Variant, tmp_path: Path) -> None:
     path = convert(folder, tmp_path / "model.gguf")
     assert not isinstance(variant.gguf, str)
     check(path, variant.architecture, variant.ids, run_folder(folder, variant.ids, **variant.gguf))
+
+
+@pytest.mark.parametrize("architecture", [each for each in BASES if each in ARCHITECTURES and each != "BertModel"])
+def test_fast_on_quantized_weights(architecture: str, tmp_path: Path) -> None:
+    """What users have by default: weights and activations in int8, keys and values in halves."""
+    changes = {
+        "Gemma3ForCausalLM": {"layer_types": ["sliding_attention"] * 2},
+        "Qwen3MoeForCausalLM": {"moe_intermediate_size": 64},
+    }
+    folder = write_folder(tmp_path / "folder", config_of(architecture, **changes.get(architecture, {})))
+    if architecture not in FAMILIES:
+        pytest.skip(f"{architecture} is not supported yet")
+    ids = [(3 + 37 * i) % 500 for i in range(20)]
+    wanted = run_folder(folder, ids)
+    with LLM(convert(folder, tmp_path / "model.gguf", "Q8_0"), precision="fast", ctx_size=32) as llm:
+        found = llm.logits(ids).astype(np.float64)
+    likeness = (found * wanted).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(wanted, axis=1)
+    assert likeness.min() > 0.996
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM"])

@@ -29,7 +29,8 @@ def _norm(name: str, width: int, bias: bool = False) -> Shapes:
 
 def _ends(config: Config, norm: str = "model.norm", bias: bool = False, head_bias: bool = False) -> Shapes:
     width, vocab = config["hidden_size"], config["vocab_size"]
-    head = {} if config["tie_word_embeddings"] else _linear("lm_head", vocab, width, head_bias)
+    tied = config.get("tie_embedding", config["tie_word_embeddings"])
+    head = {} if tied else _linear("lm_head", vocab, width, head_bias)
     return {"model.embed_tokens.weight": (vocab, width), **_norm(norm, width, bias), **head}
 
 
@@ -184,6 +185,7 @@ def _gpt_neox(config: Config) -> Shapes:
 
 def _lfm2(config: Config) -> Shapes:
     width, q, _, inner = _sizes(config)
+    inner = config.get("block_ff_dim", inner)
     if config["block_auto_adjust_ff_dim"]:
         step = config["block_multiple_of"]
         inner = -(-int(config["block_ffn_dim_multiplier"] * int(2 * inner / 3)) // step) * step
@@ -193,7 +195,7 @@ def _lfm2(config: Config) -> Shapes:
         tensors = _norm(f"{name}.operator_norm", width) | _norm(f"{name}.ffn_norm", width)
         for each, out, into in (("w1", inner, width), ("w2", width, inner), ("w3", inner, width)):
             tensors |= _linear(f"{name}.feed_forward.{each}", out, into)
-        if config["layer_types"][i] == "full_attention":
+        if config["layer_types"][i] == "full_attention" if config["layer_types"] else i in config["full_attn_idxs"]:
             attention = f"{name}.self_attn"
             tensors |= _norm(f"{attention}.q_layernorm", head_dim) | _norm(f"{attention}.k_layernorm", head_dim)
             return tensors | _attention(attention, config, "out_proj")

@@ -146,6 +146,22 @@ _LLAMA = (
         | {"head_dim": 64},
         _PLAIN,
     ),
+    Variant(
+        "LlamaForCausalLM",
+        "Llama 3's RoPE as it was written",
+        {
+            "head_dim": None,
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 32.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            },
+        },
+        {"rope_scaling": None},
+        slow=True,
+    ),
     Variant("LlamaForCausalLM", "biases", {"attention_bias": True, "mlp_bias": True}, lacking=".bias"),
     Variant("LlamaForCausalLM", "heads of 8, an odd vocabulary", {"head_dim": 8, "vocab_size": 503}),
     Variant("LlamaForCausalLM", "heads of 96", {"head_dim": 96, "num_attention_heads": 3, "num_key_value_heads": 1}),
@@ -351,6 +367,13 @@ _PHI = (
     Variant("PhiForCausalLM", "half of a head turns", {}, {"partial_rotary_factor": 1.0}),
     Variant(
         "PhiForCausalLM",
+        "half of a head turns where nothing says so",
+        {"partial_rotary_factor": None, "rope_theta": None},
+        {"partial_rotary_factor": 1.0},
+        slow=True,
+    ),
+    Variant(
+        "PhiForCausalLM",
         "0.4 of heads of 80",
         {"hidden_size": 160, "num_attention_heads": 2, "partial_rotary_factor": 0.4},
         {"partial_rotary_factor": 1.0},
@@ -422,6 +445,13 @@ _OTHERS = (
         gguf="llama.cpp wants the biases",
         slow=True,
     ),
+    Variant(
+        "GPTNeoXForCausalLM",
+        "a quarter of a head turns where nothing says so",
+        {"rotary_pct": None, "rotary_emb_base": None},
+        {"rotary_pct": 1.0},
+        slow=True,
+    ),
     Variant("GraniteForCausalLM", "its four factors", {}, {"attention_multiplier": 0.25}),
     Variant("GraniteForCausalLM", "the factor of sums", {}, {"residual_multiplier": 1.0}, slow=True),
     Variant(
@@ -440,6 +470,21 @@ _OTHERS = (
         "attention between convolutions",
         {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
         {"rope_theta": 100.0},
+    ),
+    Variant(
+        "Lfm2ForCausalLM",
+        "keys as they were at first",
+        {
+            "block_ff_dim": 160,
+            "full_attn_idxs": [0],
+            "layer_types": None,
+            "rope_theta": None,
+            "theta": 300.0,
+            "tie_embedding": True,
+            "tie_word_embeddings": None,
+        },
+        {"theta": 1e6},
+        slow=True,
     ),
     Variant(
         "Lfm2ForCausalLM",

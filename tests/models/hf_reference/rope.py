@@ -10,6 +10,10 @@ import numpy as np
 from .checkpoint import Checkpoint, Doubles
 
 
+_PARTS = {"gpt_neox": 0.25, "phi": 0.5}
+"""how much of a head turns where the configuration doesn't say it"""
+
+
 @dataclass(frozen=True)
 class Rope:
     """How fast each pair of values turns, in radians a position, and what rotated pairs are multiplied by."""
@@ -29,7 +33,7 @@ class Rope:
 def rope_of(model: Checkpoint, tokens: int, kind: str = "full_attention") -> Rope:
     """The rotation of a sequence of so many tokens, in layers of the kind that `layer_types` names."""
     config = model.config
-    settings = _settings(config, kind)
+    settings = rope_settings(config, kind)
     base = settings["rope_theta"]
     dim = int(model.head_dim * settings.get("partial_rotary_factor", 1.0))
     context = config["max_position_embeddings"]
@@ -50,8 +54,8 @@ def rope_of(model: Checkpoint, tokens: int, kind: str = "full_attention") -> Rop
     raise NotImplementedError(settings["rope_type"])
 
 
-def _settings(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """What `rope_parameters` says since transformers 5 (for each kind of layer, or for all), and older keys before."""
+def rope_settings(config: Mapping[str, Any], kind: str = "full_attention") -> dict[str, Any]:
+    """What `rope_parameters` says since transformers 5 (for each kind of layer, or for all), or older keys."""
     settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
     settings = dict(settings.get(kind, settings))
     if kind == "sliding_attention" and "rope_local_base_freq" in config:
@@ -59,10 +63,12 @@ def _settings(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
     settings.setdefault("rope_type", settings.get("type", "default"))
     if settings["rope_type"] == "su":
         settings["rope_type"] = "longrope"
-    settings.setdefault("rope_theta", config.get("rope_theta", config.get("rotary_emb_base", 10000.0)))
-    for key in ("partial_rotary_factor", "rotary_pct"):
-        if key in config:
-            settings["partial_rotary_factor"] = config[key]
+    for key, names, usual in (
+        ("rope_theta", ("rope_theta", "rotary_emb_base", "theta"), 10000.0),
+        ("partial_rotary_factor", ("partial_rotary_factor", "rotary_pct"), _PARTS.get(config["model_type"], 1.0)),
+    ):
+        said = [config[name] for name in names if config.get(name) is not None]
+        settings.setdefault(key, said[0] if said else usual)
     if "original_max_position_embeddings" in config:
         settings["original_max_position_embeddings"] = config["original_max_position_embeddings"]
     settings.setdefault("original_max_position_embeddings", config["max_position_embeddings"])
