@@ -45,5 +45,9 @@ class RequestError(EngineError, ValueError):
     """A request's parameter is out of range."""
 
 
+class QueueFullError(EngineError):
+    """Too many requests wait already."""
+
+
 class ContextFullError(RequestError):
     """The prompt is longer than the context."""

@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.sequence import Timings
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.platform.drive import drive
+from wgpu_engine.text.detokenizer import Detokenizer
+from wgpu_engine.text.stop import StopStrings
+from wgpu_engine.text.tokenizer import Tokenizer
 
 FinishReason = Literal["stop", "length"]
 _T = TypeVar("_T")
@@ -31,6 +36,38 @@ class Completion:
     tokens: list[int]
     finish_reason: FinishReason
     timings: Timings
+
+
+async def answer(
+    tokens: AsyncGenerator[int, None],
+    tokenizer: Tokenizer,
+    params: SamplingParams,
+    timings: Timings,
+    after: int | None = None,
+) -> AsyncGenerator[Chunk, None]:
+    """The text of tokens piece by piece, up to an end token, a stop string or the last of them.
+
+    `after` is the token before, where the text continues another.
+    """
+    detokenizer, stops = Detokenizer(tokenizer, after=after), StopStrings(params.stop or ())
+    end_ids = () if params.ignore_eos else tokenizer.vocabulary.end_ids
+    held: list[int] = []
+    reason: FinishReason = "length"
+    async with aclosing(tokens):
+        async for token in tokens:
+            held.append(token)
+            if token in end_ids:
+                reason = "stop"
+                break
+            text, stopped = stops.push(detokenizer.push(token))
+            if stopped:
+                yield Chunk(text, held, "stop", timings)
+                return
+            if text:
+                yield Chunk(text, held)
+                held = []
+        text, stopped = stops.push(detokenizer.finish())
+        yield Chunk(text + stops.finish(), held, "stop" if stopped else reason, timings)
 
 
 def collect(chunks: Iterator[Chunk]) -> Completion:

@@ -3,14 +3,13 @@
 import operator
 import statistics
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from wgpu_engine.engine.answers import Chunk, Completion, FinishReason, collect, in_thread, iterate, iterate_in_threads
+from wgpu_engine.engine.answers import Chunk, Completion, answer, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.evaluation import log_probs, logits
 from wgpu_engine.engine.kernel_check import check_log_probs
 from wgpu_engine.engine.loading import LoadOptions, Precision, Progress, load
@@ -24,8 +23,6 @@ from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.ops.kv import KVType
 from wgpu_engine.ops.matmul import Problem, Variant
 from wgpu_engine.platform.drive import drive
-from wgpu_engine.text.detokenizer import Detokenizer
-from wgpu_engine.text.stop import StopStrings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -275,35 +272,12 @@ class LLM:
         """
         params = _params(sampling)
         self._scheduler.check(ids, params)
-        detokenizer = Detokenizer(self.tokenizer, after=ids[-1] if continues else None)
-        return self._chunks(ids, params, detokenizer, StopStrings(params.stop or ()))
+        timings = Timings()
+        after = ids[-1] if continues else None
+        return answer(self._scheduler.stream(ids, params, timings), self.tokenizer, params, timings, after)
 
     async def _all_logits(self, ids: list[int]) -> list[bytes]:
         return [row async for rows in logits(self._engine, ids) for row in rows]
-
-    async def _chunks(
-        self, ids: list[int], params: SamplingParams, detokenizer: Detokenizer, stops: StopStrings
-    ) -> AsyncGenerator[Chunk, None]:
-        """An answer piece by piece, up to an end token, a stop string or the limit of tokens."""
-        timings = Timings()
-        end_ids = () if params.ignore_eos else self.tokenizer.vocabulary.end_ids
-        held: list[int] = []
-        reason: FinishReason = "length"
-        async with aclosing(self._scheduler.stream(ids, params, timings)) as tokens:
-            async for token in tokens:
-                held.append(token)
-                if token in end_ids:
-                    reason = "stop"
-                    break
-                text, stopped = stops.push(detokenizer.push(token))
-                if stopped:
-                    yield Chunk(text, held, "stop", timings)
-                    return
-                if text:
-                    yield Chunk(text, held)
-                    held = []
-            text, stopped = stops.push(detokenizer.finish())
-            yield Chunk(text + stops.finish(), held, "stop" if stopped else reason, timings)
 
 
 def _array(rows: list[bytes]) -> "NDArray[np.float32]":

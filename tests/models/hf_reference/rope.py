@@ -9,7 +9,6 @@ import numpy as np
 
 from .checkpoint import Checkpoint, Doubles
 
-
 _PARTS = {"gpt_neox": 0.25, "phi": 0.5}
 """how much of a head turns where the configuration doesn't say it"""
 
