@@ -79,15 +79,14 @@ class AWQ:
 
         start, end = first // 8, -(-(first + count) // 8)
         packed = (await read_all(self.qweight))[:, start:end].view("<u4")
-        # nibble i of word j of eight becomes nibble j of word i: halves of the words change places, then quarters…
-        x = packed.reshape(-1, 8, end - start)
+        # of eight columns together, nibble i of word j becomes nibble j of word i: halves change places, then quarters…
+        x = np.ascontiguousarray(packed.reshape(-1, 8, end - start).transpose(2, 1, 0))
         for size, mask in ((4, 0x0000FFFF), (2, 0x00FF00FF), (1, 0x0F0F0F0F)):
-            pairs, low = x.reshape(-1, 2, size, end - start), np.uint32(mask)
-            a, b, shift = pairs[:, 0], pairs[:, 1], np.uint32(4 * size)
-            x = np.stack([a & low | (b & low) << shift, a >> shift & low | b & ~low], axis=1)
-        x = x.reshape(-1, 8, end - start)
-        rows = np.empty((end - start, 8, len(x)), "<u4")
-        rows[:, _AWQ_ORDER] = x.transpose(2, 1, 0)
+            pairs, low, shift = x.reshape(end - start, -1, 2, size, x.shape[2]), np.uint32(mask), np.uint32(4 * size)
+            a, b = pairs[:, :, 0], pairs[:, :, 1]
+            x = np.stack([a & low | (b & low) << shift, a >> shift & low | b & ~low], axis=2).reshape(x.shape)
+        rows = np.empty_like(x)
+        rows[:, _AWQ_ORDER] = x
         return rows.reshape(8 * (end - start), -1)[first - 8 * start :][:count]
 
     async def scales(self, first: int, count: int) -> "NDArray[np.float32]":

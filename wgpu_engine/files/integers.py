@@ -83,8 +83,8 @@ class ExpandedIntegers:
         import numpy as np
 
         q = unpacked(await self.layout.words(first, count), self.layout.bits)[:, : self.shape[1]].astype(np.float32)
-        q -= (await self.layout.zeros(first, count)).astype(np.float32)[:, self.groups]
-        q *= (await self.layout.scales(first, count))[:, self.groups]
+        q -= np.take((await self.layout.zeros(first, count)).astype(np.float32), self.groups, axis=1)
+        q *= np.take(await self.layout.scales(first, count), self.groups, axis=1)
         # what is too large for a half becomes infinite, and is told where weights are looked at for that
         with np.errstate(over="ignore"):
             return as_bytes(q.astype("<f2"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_BATCH = 1 << 21
+_BATCH = 1 << 20
 """elements that are taken apart at a time, which bounds the memory that takes"""
 _NUMPY_TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U32": "<u4", "I8": "i1"}
 """by dtype of safetensors; bytes of other types are taken as they are"""
