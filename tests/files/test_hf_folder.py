@@ -319,6 +319,53 @@ def test_refuses_files_that_cannot_be(tiny_folder: Write, file: str, content: An
     assert match in refusal(tiny_folder(files={file: content}))
 
 
+def test_an_index_is_never_trusted(tiny_folder: Write, rng: np.random.Generator) -> None:
+    """Whatever names and files it tells of, nothing outside of the folder is read, and refusals are sentences."""
+    path = tiny_folder(shards=2)
+    secret = path.parent / "secret.safetensors"
+    secret.write_bytes((path / "model-00001-of-00002.safetensors").read_bytes())
+    index = path / "model.safetensors.index.json"
+    sound = json.loads(index.read_text())["weight_map"]
+    names, files = list(sound), sorted(set(sound.values()))
+    wrong = ["../secret.safetensors", str(secret), "./../secret.safetensors", "model-00009-of-00002.safetensors"]
+    wrong += [
+        "..",
+        "",
+        "a/b.safetensors",
+        ".\\x.safetensors",
+        "x.bin",
+        None,
+        7,
+        [],
+        {},
+        "config.json",
+        "\0.safetensors",
+    ]
+    refused = 0
+    for _ in range(200):
+        some = dict(sound)
+        for _ in range(int(rng.integers(1, 3))):
+            name = names[int(rng.integers(len(names)))]
+            match int(rng.integers(5)):
+                case 0:
+                    some.pop(name, None)
+                case 1:
+                    some[f"{name}x"] = files[0]
+                case 2:
+                    some[name] = files[sound[name] == files[0]]
+                case _:
+                    some[name] = wrong[int(rng.integers(len(wrong)))]
+        index.write_text(json.dumps({"weight_map": some}), encoding="utf-8")
+        try:
+            with opened(path) as model:
+                assert set(some.items()) <= set(sound.items())
+                assert not any("secret" in source.name for source in model.sources)
+        except EngineError as error:
+            assert 20 < len(str(error)) < 400
+            refused += 1
+    assert refused > 100
+
+
 def test_refuses_text_that_is_none(tiny_folder: Write) -> None:
     path = tiny_folder()
     (path / "tokenizer.json").write_bytes(b"\xff\xfe")

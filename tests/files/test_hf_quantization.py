@@ -16,6 +16,7 @@ from wgpu_engine.errors import EngineError, ModelFileError, UnsupportedModelErro
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.model_file import ModelFile
 from wgpu_engine.files.opening import open_any
+from wgpu_engine.files.survey import survey
 from wgpu_engine.platform.drive import drive
 
 Change = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -109,6 +110,9 @@ def test_weights_mean_what_they_should(how: Format, tmp_path: Path, rng: np.rand
             assert model.tensors[f"{name}.weight"].type.name == "F32"
         assert len(model.tensors) == 12
         assert len(model.notes) == (how.types == {"F16"})
+    with drive(survey(folder.path)) as found:
+        assert found.notes == model.notes
+        assert {tensor.type.name for tensor in found.tensors.values()} == {"F32", *how.types}
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)

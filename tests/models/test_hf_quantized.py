@@ -13,13 +13,23 @@ from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
 
 IDS = [(7 + 31 * i) % 500 for i in range(19)]
-SIZES = {"hidden_size": 192, "intermediate_size": 320, "num_attention_heads": 6, "vocab_size": 512}
+SIZES = {
+    "hidden_size": 192,
+    "intermediate_size": 320,
+    "num_attention_heads": 6,
+    "vocab_size": 512,
+    "moe_intermediate_size": 96,
+}
 """rows that end within a block of 128, heads of 32"""
 ARCHITECTURES = [
     ("Phi3ForCausalLM", "AWQ"),
     ("Qwen3ForCausalLM", "FP8 in tiles"),
     ("Qwen2ForCausalLM", "GPTQ"),
     ("SmolLM3ForCausalLM", "W4A16"),
+    ("Qwen3MoeForCausalLM", "FP8 in tiles"),
+    ("Qwen3MoeForCausalLM", "GPTQ 64"),
+    ("Qwen3MoeForCausalLM", "act-order"),
+    ("Gemma3ForCausalLM", "W8A8"),
 ]
 BY_NAME = {each.name: each for each in FORMATS}
 

@@ -101,7 +101,7 @@ def _describe(file: "Survey", options: ModelOptions) -> dict[str, Any]:
         "chat_template": text.template,
         "memory": memory,
         "dispatches_per_token": rehearsal.dispatches,
-        "warnings": rehearsal.warnings,
+        "warnings": [*file.notes, *rehearsal.warnings],
         "supported": not obstacles,
         "obstacles": obstacles,
     }

@@ -37,6 +37,8 @@ class Survey:
     file_bytes: int = 0
     obstacles: list[str] = field(default_factory=list)
     """sentences that say why it doesn't load"""
+    notes: tuple[str, ...] = ()
+    """sentences on what becomes of it where it does"""
     whole: bool = True
     """whether all tensors are known by name"""
     sources: list[FileSource] = field(default_factory=list)
@@ -122,7 +124,7 @@ async def _survey_folder(path: Path) -> Survey:
         await _list_files(found, config)
         return found
     found.metadata, found.tensors, found.sources = model.metadata, model.tensors, list(model.sources)
-    found.file_bytes = model.file_bytes
+    found.file_bytes, found.notes = model.file_bytes, model.notes
     return found
 
 
