@@ -212,6 +212,34 @@ def _compressed(name: str, form: str, weights: Mapping[str, Any], pack: Any, *ty
     return Format(name, config, pack, frozenset(types))
 
 
+def ternary(inverse: bool) -> Callable[..., Packed]:
+    """Four rows in one of bytes, a quarter of the matrix apart; the scale multiplies or, `inverse`, divides."""
+
+    def pack(weight: Doubles, rng: np.random.Generator) -> Packed:
+        rows, columns = weight.shape
+        mean = np.abs(weight).mean()
+        scale = bf16(np.array([1 / mean if inverse else mean]))
+        size = float(scale[0]) ** (-1 if inverse else 1)
+        quants = np.rint(weight / size).clip(-1, 1).astype(int)
+        stored = np.zeros((rows // 4, columns), np.uint8)
+        for i in range(rows):
+            stored[i % (rows // 4)] |= (quants[i] + 1 << 2 * (i // (rows // 4))).astype(np.uint8)
+        return Packed({"weight": ("U8", stored), "weight_scale": ("BF16", scale)}, quants * size)
+
+    return pack
+
+
+def rounded(weight: Doubles, rng: np.random.Generator) -> Packed:
+    """BF16 weights that are rounded only when they are read."""
+    stored = bf16(weight)
+    size = np.abs(stored.astype(np.float64)).mean()
+    return Packed({"weight": ("BF16", stored)}, np.rint(stored / size).clip(-1, 1) * size)
+
+
+def _bitnet(name: str, pack: Any, **settings: Any) -> Format:
+    return Format(name, {"quant_method": "bitnet", **settings}, pack, frozenset({"TERNARY"}))
+
+
 _E4M3 = frozenset({"F8_E4M3"})
 _FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 FORMATS = (
@@ -288,6 +316,9 @@ FORMATS = (
         compressed(8, -1, packed=False),
         "INT8_G128",
     ),
+    _bitnet("ternary", ternary(inverse=False), linear_class="autobitlinear", quantization_mode="offline"),
+    _bitnet("ternary, divided", ternary(inverse=True), modules_to_not_convert=None),
+    _bitnet("ternary once read", rounded, linear_class="autobitlinear", quantization_mode="online"),
 )
 
 

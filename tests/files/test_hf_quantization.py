@@ -209,6 +209,11 @@ def another_group(tensors: dict[str, Any], settings: dict[str, Any]) -> None:
         ("W4A16 act-order", spoil("weight_g_idx", 3), "group 3 of 3"),
         ("W8A8", put("weight_scale", "F32", (2,)), "belongs"),
         ("W8A8", put("weight", "I8", (WIDTH,)), "no matrix's"),
+        ("ternary", drop("weight_scale"), "weight_scale' is missing"),
+        ("ternary", put("weight_scale", "F32", (WIDTH,)), r"\[160\], which is not one scale"),
+        ("ternary", put("weight_scale", "I32", (1,)), "is of type I32"),
+        ("ternary", put("weight", "U8", (WIDTH,)), "no matrix's"),
+        ("ternary once read", put("weight", "I8", (WIDTH, WIDTH)), "is of type I8"),
     ],
 )
 def test_refuses_what_cannot_be(name: str, change: Change, match: str, tmp_path: Path) -> None:
@@ -239,6 +244,10 @@ def test_refuses_what_cannot_be(name: str, change: Change, match: str, tmp_path:
         ("compressed FP8", put("weight", "I8", (WIDTH, WIDTH)), "integers in a model of 8-bit floats"),
         ("compressed FP8", put("weight_global_scale", "F32", (1,)), "weight_global_scale' is not known"),
         ("FP8 with a scale", put("weight", "I8", (WIDTH, WIDTH)), "of type I8"),
+        ("ternary", say(linear_class="bit"), "linear_class 'bit'"),
+        ("ternary", say(quantization_mode="later"), "quantization_mode 'later'"),
+        ("ternary", say(use_rms_norm=True), "use_rms_norm"),
+        ("ternary", put("weight", "U8", (WIDTH // 4, WIDTH - 1)), "rows of 159 weights"),
     ],
 )
 def test_refuses_what_is_not_supported(name: str, change: Change, match: str, tmp_path: Path) -> None:
@@ -250,6 +259,7 @@ def test_refuses_what_is_not_supported(name: str, change: Change, match: str, tm
     ("name", "part"),
     [
         *(("FP8 in tiles", "weight_scale_inv"), ("FP8 with a scale", "weight_scale"), ("W4A16", "weight_scale")),
+        *((name, "weight_scale") for name in ("ternary", "ternary, divided")),
         *((name, "scales") for name in ("GPTQ", "act-order", "AWQ")),
     ],
 )

@@ -23,7 +23,10 @@ def own_values(quant: QuantType, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
     scale_at = quant.fields[1].offset
     quants, tail = blocks[:, :scale_at], blocks[:, scale_at:].copy()
     scale = tail[:, :4].copy().view("<f4").astype(np.float64)
-    if quant.name.startswith("F8"):
+    if quant.name == "TERNARY":
+        pairs = quants.reshape(-1, 1, 32) >> np.arange(0, 8, 2)[None, :, None] & 3
+        q = pairs.reshape(len(blocks), -1).astype(np.float64) - 1
+    elif quant.name.startswith("F8"):
         q = f8_values(quant.name)[quants]
     else:
         q = quants.view(np.int8).astype(np.float64) + 128

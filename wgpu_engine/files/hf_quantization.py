@@ -12,6 +12,7 @@ from wgpu_engine.files.gguf_window import show
 from wgpu_engine.files.hf_config import HFConfig
 from wgpu_engine.files.hf_float8 import float8
 from wgpu_engine.files.hf_integers import awq, compressed, gptq
+from wgpu_engine.files.hf_ternary import ternary
 from wgpu_engine.files.module import Module
 from wgpu_engine.files.packed_rows import Rows, packed_tensor
 from wgpu_engine.files.safetensors import StoredTensor
@@ -88,6 +89,7 @@ _RowsOf = Callable[[Module], Awaitable[Rows | None]]
 
 _METHODS: dict[str, Callable[[HFConfig], _RowsOf]] = {
     "awq": awq,
+    "bitnet": ternary,
     "compressed-tensors": compressed,
     "fbgemm_fp8": float8,
     "fp8": float8,

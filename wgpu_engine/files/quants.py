@@ -71,7 +71,7 @@ def _type(name: str, ggml_id: int | None, block: int, *, grid: str = "", **sizes
 
 _NIBBLES = (
     *("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "IQ1_S", "IQ3_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"),
-    *("INT4_G32", "INT4_G128"),
+    *("INT4_G32", "INT4_G128", "TERNARY"),
 )
 
 _TYPES = (
@@ -114,6 +114,7 @@ _TYPES = (
     _type("INT4_G128", None, 128, quants=64, scale=4, zero=2),
     _type("INT8_G32", None, 32, quants=32, scale=4, zero=2),
     _type("INT8_G128", None, 128, quants=128, scale=4, zero=2),
+    _type("TERNARY", None, 256, quants=64, scale=4),
 )
 
 QUANT_TYPES: dict[str, QuantType] = {t.name: t for t in _TYPES}

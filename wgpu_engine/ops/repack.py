@@ -118,7 +118,8 @@ class Loader:
         """In memory, as f32."""
         values = map(mul, await self._values(tensor), cycle(await self._values(gain)))
         data = array("f", values).tobytes()
-        return TensorInfo(tensor.name, QUANT_TYPES["F32"], tensor.shape, MemorySource(tensor.name, data), 0, len(data))
+        source = MemorySource(tensor.name, data)
+        return TensorInfo(tensor.name, QUANT_TYPES["F32"], tensor.shape, source, 0, len(data), tensor.scale)
 
     async def floats(self, tensor: TensorInfo) -> list[float]:
         """The values of a small unquantized tensor, as f32."""

@@ -163,6 +163,11 @@ def _tq2_0(block: bytes) -> list[float]:
     return [d * (q - 1) for q in _parts(block[:64], 2)]
 
 
+def _ternary(block: bytes) -> list[float]:
+    (d,) = struct.unpack_from("<f", block, 64)
+    return [d * (q - 1) for q in _parts(block[:64], 2)]
+
+
 def _q1_0(block: bytes) -> list[float]:
     (d,) = struct.unpack_from("<e", block)
     return [d * (2 * bit - 1) for bit in _parts(block[2:], 1, 1)]
@@ -243,6 +248,7 @@ FORMATS: dict[str, Format] = {
     "INT4_G128": Format(_int4, 12, lambda block: _tame_int(block, 15)),
     "INT8_G32": Format(_int8, 16, lambda block: _tame_int(block, 255)),
     "INT8_G128": Format(_int8, 16, lambda block: _tame_int(block, 255)),
+    "TERNARY": Format(_ternary, 10),
 }
 _SCALES = {"f16": ("e", 2), "f32": ("f", 4)}
 """code of `struct` and bytes"""
