@@ -13,6 +13,22 @@ def words(name, text):
     return [word for word, _ in Sequence(splits).pre_tokenize_str(text)]
 
 
+LLAMA_CPP = """
+a.x-4.0 afmoe bailingmoe bailingmoe2 bloom chameleon chatglm-bpe codeshell cohere2moe command-r dbrx deepseek-coder
+deepseek-llm deepseek-r1-qwen deepseek-v3 default exaone exaone-moe exaone4 f2llmv2 falcon falcon-h1 falcon3 gemma4
+gigachat glm4 gpt-2 gpt-4o gpt3-finnish granite-docling granite-embed-multi-311m granite-embed-multi-97m grok-2 hunyuan
+hunyuan-dense hy_v4 jais jais-2 jina-de jina-es jina-v1-en jina-v2-code jina-v2-de jina-v2-es jina-v5-nano joyai-llm
+kanana2 kimi-k2 kormo laguna lfm2 llada-moe llama-bpe llama-v3 llama3 llama4 megrez mellum mellum2 midm-2.0 minerva-7b
+minicpm5 minimax-m2 modern-bert mpt olmo phi-2 pixtral poro-chat qwen2 qwen35 refact roberta-bpe sarvam-moe seed-coder
+smaug-bpe smollm solar-open spark2_5 stablelm2 starcoder superbpe talkie tekken tiny_aya trillion ufakzeka viking youtu
+"""
+"""the names that it knows but for "whitespace", which comes with a kind of vocabulary of its own"""
+
+
+def test_every_name_of_llama_cpp_is_known():
+    assert set(LLAMA_CPP.split()) <= PRE_TOKENIZER_NAMES
+
+
 @pytest.mark.parametrize("name", sorted(PRE_TOKENIZER_NAMES))
 def test_splits_lose_nothing(name):
     text = "Hello WORLD's camelCase 12345678 3.14\r\n\n  x\t中文 かな 한국 กา é\u0301 🦙!?' 'll\u00a0_#if <sentinel:7>"
