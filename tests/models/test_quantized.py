@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models.gguf_reference import read_gguf_reference
+from tests.models.hf_reference import run
 from wgpu_engine import LLM
 from wgpu_engine.errors import RequestError
 from wgpu_engine.files.opening import open_any
@@ -31,18 +33,12 @@ def write(given: Path, out: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", QUANTIZERS)
-def test_every_type(
-    tiny_llama: Callable[..., Path],
-    reference: Callable[[Path], Any],
-    tmp_path: Path,
-    kind: str,
-    rng: np.random.Generator,
-) -> None:
+def test_every_type(tiny_llama: Callable[..., Path], tmp_path: Path, kind: str, rng: np.random.Generator) -> None:
     """The file's weights are what the kernels compute with, and quantizing on the way makes the same."""
     given = tiny_llama(layers=1, width=256, heads=4, kv_heads=2, head_dim=64, feed_forward=256)
     out = write(given, tmp_path / "out.gguf", kind)
     ids = rng.integers(0, 256, 6).tolist()
-    found, wanted = logits(out, ids), reference(out).logits(ids)
+    found, wanted = logits(out, ids), run(read_gguf_reference(out), ids)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
     assert (logits(given, ids, quantize=kind) == found).all()
 
@@ -52,6 +48,29 @@ def test_a_folder(tiny_folder: Callable[..., Path], tmp_path: Path, dtype: str, 
     given, ids = tiny_folder(dtype=dtype), rng.integers(0, 300, 6).tolist()
     out = write(given, tmp_path / "out.gguf", "Q5_1")
     assert (logits(out, ids) == logits(given, ids, quantize="Q5_1")).all()
+
+
+_QUICK = ("gemma3_text", "lfm2", "qwen3_moe")
+_ARCHITECTURES = (
+    *("bitnet", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "lfm2", "llama", "llama3-rope", "mistral"),
+    *("mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3"),
+)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in _QUICK else pytest.mark.slow) for name in _ARCHITECTURES]
+)
+def test_architectures(conformance: Path, tmp_path: Path, name: str) -> None:
+    """What has to stay in float does, experts are quantized too, and settings survive the file."""
+    given = conformance / "architectures" / name
+    with np.load(given / "ref.npz") as data:
+        ids, wanted = data["ids"].ravel().tolist()[:8], data["logits"].reshape(-1, data["logits"].shape[-1])[:8]
+    out = write(given, tmp_path / "out.gguf", "Q8_0")
+    found = logits(given, ids, quantize="Q8_0")
+    assert (logits(out, ids) == found).all()
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    assert ((found * wanted).sum(axis=1) / lengths).min() >= 0.999
 
 
 def test_what_is_told_about_it(tiny_llama: Callable[..., Path]) -> None:

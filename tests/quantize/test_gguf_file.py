@@ -72,6 +72,19 @@ def test_what_it_cannot_keep(tmp_path: Path) -> None:
         assert set(file.tensors) == {"v", "w"}
 
 
+def test_a_split_model_becomes_one_file(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "given.gguf", "llama", split_max_tensors=2)
+    for i in range(3):
+        writer.add_tensor(f"blk.{i}.ffn_up.weight", np.full((2, 256), i, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with write(tmp_path / "given-00001-of-00002.gguf", tmp_path / "out.gguf", "Q8_0") as file:
+        assert len(file.tensors) == 3 and len(file.sources) == 1
+        assert not [key for key in file.metadata if key.startswith("split.")]
+
+
 @pytest.mark.parametrize("kind", QUANTIZERS)
 def test_every_type(write_model: WriteModel, tmp_path: Path, kind: str) -> None:
     with write(write_model(TENSORS), tmp_path / "out.gguf", kind) as file:

@@ -23,6 +23,7 @@ def quantize(
     """Write a GGUF file of a model with its weights in another type. Vectors and norms stay in float.
 
     Quantize from F32, F16 or BF16 where you can: what is quantized already loses a second time.
+    A file made from a folder keeps its tokenizer.json, which this engine reads and others may not.
 
     Examples:
       wgpu-engine quantize ./Llama-folder llama-q4.gguf Q4_K
@@ -45,7 +46,7 @@ def quantize(
             )
         with ProgressDisplay() as progress:
             write_gguf(made.file, out, target, progress, replace=force)
-    for note in made.notes:
+    for note in (*file.notes, *made.notes):
         terminal.note(note)
     size = out.stat().st_size
     weights = sum(tensor.rows * tensor.columns for tensor in made.file.tensors.values())
