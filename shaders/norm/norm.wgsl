@@ -1,41 +1,20 @@
 {# A norm of each row by a workgroup, written as activations; before it, what sub-layers made may be added to the row.
 
-   Bindings: `x` and, where there is a norm, `h`; with `added` terms y0, y1, …; the gain and bias of the norm of the row
-   (`gain`, `bias`) and of the norm of y0 (`post_gain`, `post_bias`). Thread t takes the groups of four values t,
-   t + THREADS, …, so that the order of reduction depends on the width alone. #}
+   Bindings: `x` and, unless the norm takes the place of x alone, `h`; with `added` terms y0, y1, …; the gain and bias of
+   the norm of the row (`gain`, `bias`) and of the norm of y0 (`post_gain`, `post_bias`). Thread t takes the groups of four
+   values t, t + THREADS, …, so that the order of reduction depends on the width alone. #}
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 {% for name, access in bindings %}
 @group(0) @binding(${loop.index}) var<storage, ${access}> ${name}: array<${"u32" if name == "h" and codec == "q8" else "vec4<f32>"}>;
 {% endfor %}
 {% include "state.wgsl" %}
 {% include "cluster.wgsl" %}
-{% if norm %}
+{% if writes %}
 {% include "activation.wgsl" %}
 {% endif %}
 const THREADS = ${threads}u;
 const GROUPS = ${(width + 3) // 4}u;
-{% if threads > 8 %}
-var<workgroup> cluster_sums: array<f32, ${threads // 8}>;
-{% endif %}
-
-// The sum over the threads of a row, the same in all of them.
-fn row_sum(sums: vec4<f32>, thread: u32) -> f32 {
-  let sum = cluster_sum((sums.x + sums.y) + (sums.z + sums.w), thread);
-{% if threads > 8 %}
-  workgroupBarrier();
-  if ((thread & 7u) == 0u) {
-    cluster_sums[thread / 8u] = sum;
-  }
-  workgroupBarrier();
-  var total = 0.0;
-  for (var i = 0u; i < ${threads // 8}u; i++) {
-    total += cluster_sums[i];
-  }
-  return total;
-{% else %}
-  return sum;
-{% endif %}
-}
+{% include "row_sum.wgsl" %}
 
 // Values of a group, zeros past the row's end.
 fn inside(group: u32, values: vec4<f32>) -> vec4<f32> {
@@ -95,7 +74,14 @@ ${statistics("x", "x[base + i]", norm.kind, norm.eps)}
     if (live) {
       values = inside(i, ${normed("x", "x[base + i]", norm.kind, "gain", "bias" if norm.bias)});
     }
+{% if in_place %}
+    if (live) {
+      x[base + i] = values;
+    }
+{% endif %}
+{% if writes %}
     write_activation(row, i / 8u, i & 7u, thread, live, values);
+{% endif %}
   }
 {% endif %}
 }

@@ -80,7 +80,7 @@ def test_names_without_a_prefix_and_masks(tmp_path: Path) -> None:
         ("GPT2LMHeadModel", {"activation_function": "mish"}, UnsupportedModelError, "the activation 'mish'"),
         ("GPT2LMHeadModel", {"n_head": 5}, ModelFileError, "5 heads"),
         ("GPTNeoXForCausalLM", {"num_attention_heads": 3}, ModelFileError, "3 heads"),
-        ("GPTNeoXForCausalLM", {"rotary_pct": 0.1}, ModelFileError, "1 of each rotated"),
+        ("GPTNeoXForCausalLM", {"rotary_pct": 0.1}, ModelFileError, "1 of them rotated"),
         ("PhiForCausalLM", {"num_key_value_heads": 3}, ModelFileError, "3 key heads"),
         ("GPT2LMHeadModel", {"n_layer": 1 << 20}, ModelFileError, "n_layer"),
     ],

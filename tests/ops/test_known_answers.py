@@ -164,6 +164,7 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
         ("matmul/", "1.0 / sqrt(", "1.01 / sqrt(", ["gate", "gated", "activated", "matmul", "residual"]),
         ("norm/", "1.0 / sqrt(", "1.0001 / sqrt(", ["norm"]),
         ("experts/route", "exp(", "exp2(", ["route"]),
+        ("pool/", "1.0 / sqrt(", "1.0001 / sqrt(", ["pool"]),
         ("rope/", "angles[", "1.001 * angles[", ["rope"]),
         ("attention/", "exp(", "exp2(", ["attention"]),
         ("sample/", "1664525u", "1664527u", ["sample"]),

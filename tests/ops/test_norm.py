@@ -148,3 +148,20 @@ def test_a_layer_norm_of_a_small_spread_around_a_large_mean(lab: Any, builder: A
     wanted = reference(values.astype(np.float64))
     # the mean itself is rounded: 3e-5 of a spread of 0.01
     np.testing.assert_allclose(lab.rows(h.buffer, 1, 768), wanted, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("width", [33, 96, 384, 1024])
+def test_in_place(width: int, lab: Any, builder: Any) -> None:
+    """As where norms stand behind sums: the residual stream is what was normed."""
+    for codec in codecs(width):
+        plan = builder(5)
+        first, second = draw(lab, width, "layer", True), draw(lab, width, "layer", True)
+        x, values = residual(lab, plan, width, 3)
+        y, added = residual(lab, plan, width, 3, "y")
+        norm(plan, x, width, first.norm, codec, in_place=True, label="first")
+        h = residual_norm(plan, x, y, width, second.norm, codec, in_place=True)
+        assert h is not None and (h.buffer is x) == (codec == "f32")
+        lab.run(plan)
+        wanted = second(first(values) + added)
+        lab.check_activation(h, wanted, 1e-4)
+        np.testing.assert_allclose(lab.rows(x, 3, width), wanted, rtol=1e-4, atol=1e-4)

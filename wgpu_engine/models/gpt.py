@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 from wgpu_engine.errors import ModelFileError
-from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.heads import read_heads
+from wgpu_engine.models.linear import Linear, load_joined, load_layer_norm, load_linear
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
@@ -65,16 +66,6 @@ class Config:
     def read(settings: Settings, vocab: int) -> "Config":
         traits = MEMBERS[settings.architecture]
         width = settings.count("embedding_length")
-        heads = settings.count("attention.head_count", largest=1 << 12)
-        kv_heads = settings.count("attention.head_count_kv", heads, largest=1 << 12)
-        head_dim = width // heads
-        rope_dim = settings.count("rope.dimension_count", max(head_dim, 1), largest=1 << 10)
-        if heads % kv_heads or width % heads or head_dim % 8 or rope_dim % 4 or rope_dim > head_dim:
-            raise ModelFileError(
-                f"the attention of this file can't be: {heads} heads over {kv_heads} key heads in {width} values, "
-                f"{rope_dim} of each rotated"
-            )
-        scale = settings.number("attention.scale", head_dim**-0.5)
         # said by what isn't GGUF, which has one for each architecture
         activation = settings.text("activation", traits.activation)
         if activation not in get_args(Gate):
@@ -83,7 +74,7 @@ class Config:
             layers=settings.count("block_count", largest=1 << 12),
             width=width,
             feed_forward=settings.count("feed_forward_length", 4 * width),
-            heads=Heads(heads, kv_heads, head_dim, rope_dim, neox=True, scale=scale),
+            heads=read_heads(settings, neox=True),
             eps=settings.number("attention.layer_norm_epsilon", 1e-5),
             vocab=vocab,
             context=settings.count("context_length", largest=1 << 31),
@@ -97,14 +88,6 @@ class Config:
         if not self.scale_by_layer:
             return self.heads
         return replace(self.heads, scale=self.heads.scale / (layer + 1))
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Weights that read the same, one below the other, and their bias."""
-
-    weights: tuple[Weight, ...]
-    bias: Buffer | None
 
 
 @dataclass(frozen=True)
@@ -170,10 +153,10 @@ class Gpt:
             table = tensors.take("position_embd.weight", c.context, c.width)
             positions = await loader.weight("position_embd", [[table]])
         layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
-        norm = await _load_norm(c, tensors, "output_norm", loader)
+        norm = await load_layer_norm(tensors, "output_norm", c.width, c.eps, loader)
         head = Linear((embedding,), None)
         if "output.weight" in tensors:
-            head = await _load_linear(tensors, "output", c.vocab, c.width, loader)
+            head = await load_linear(tensors, "output", c.vocab, c.width, loader)
         return Gpt(device, c, description, rope, embedding, positions, layers, norm, head)
 
     @property
@@ -233,35 +216,12 @@ def _readers(layer: Layer) -> tuple[Weight, ...]:
 async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
     q, kv = c.heads.count * c.heads.head_dim, c.heads.kv_count * c.heads.head_dim
     shares = c.parallel and f"{prefix}ffn_norm.weight" not in tensors
+    norm = None if shares else await load_layer_norm(tensors, f"{prefix}ffn_norm", c.width, c.eps, loader)
     return Layer(
-        attention_norm=await _load_norm(c, tensors, f"{prefix}attn_norm", loader),
-        qkv=await _load_qkv(c, tensors, prefix, q, kv, loader),
-        output=await _load_linear(tensors, f"{prefix}attn_output", c.width, q, loader),
-        feed_forward_norm=None if shares else await _load_norm(c, tensors, f"{prefix}ffn_norm", loader),
-        up=await _load_linear(tensors, f"{prefix}ffn_up", c.feed_forward, c.width, loader),
-        down=await _load_linear(tensors, f"{prefix}ffn_down", c.width, c.feed_forward, loader),
+        attention_norm=await load_layer_norm(tensors, f"{prefix}attn_norm", c.width, c.eps, loader),
+        qkv=await load_joined(tensors, prefix, c.width, q, kv, loader),
+        output=await load_linear(tensors, f"{prefix}attn_output", c.width, q, loader),
+        feed_forward_norm=norm,
+        up=await load_linear(tensors, f"{prefix}ffn_up", c.feed_forward, c.width, loader),
+        down=await load_linear(tensors, f"{prefix}ffn_down", c.width, c.feed_forward, loader),
     )
-
-
-async def _load_qkv(c: Config, tensors: Tensors, prefix: str, q: int, kv: int, loader: Loader) -> Linear:
-    if f"{prefix}attn_qkv.weight" in tensors:
-        return await _load_linear(tensors, f"{prefix}attn_qkv", q + 2 * kv, c.width, loader)
-    sizes = {f"{prefix}attn_q": q, f"{prefix}attn_k": kv, f"{prefix}attn_v": kv}
-    parts = [tensors.take(f"{name}.weight", size, c.width) for name, size in sizes.items()]
-    biases = [(tensors.optional(f"{name}.bias", size), size) for name, size in sizes.items()]
-    return Linear(await loader.stacked(f"{prefix}attn_qkv", parts), await _load_bias(biases, loader))
-
-
-async def _load_linear(tensors: Tensors, name: str, features: int, k: int, loader: Loader) -> Linear:
-    weight = await loader.weight(name, [[tensors.take(f"{name}.weight", features, k)]])
-    return Linear((weight,), await _load_bias([(tensors.optional(f"{name}.bias", features), features)], loader))
-
-
-async def _load_bias(parts: list[tuple[TensorInfo | None, int]], loader: Loader) -> Buffer | None:
-    return await loader.joined_vector(parts) if any(part for part, _ in parts) else None
-
-
-async def _load_norm(c: Config, tensors: Tensors, name: str, loader: Loader) -> Norm:
-    gain = await loader.vector(tensors.take(f"{name}.weight", c.width))
-    bias = tensors.optional(f"{name}.bias", c.width)
-    return Norm(gain, c.eps, await loader.vector(bias) if bias else None, "layer")

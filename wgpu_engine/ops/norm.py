@@ -21,10 +21,27 @@ class _Form:
     bias: bool
 
 
+def norm_threads(width: int) -> int:
+    """Threads that share a row."""
+    return 8 * min(_MOST_CLUSTERS, ceil_div(width, 128))
+
+
 @op
-def norm(builder: PlanBuilder, x: Buffer, width: int, norm: Norm, codec: Codec, *, label: str = "normed") -> Activation:
-    """The norm of x f32 [rows, width], in `codec`; `label` is that of the scratch memory it is written to."""
-    return _normed(builder, [("x", "read", x)], width, norm, codec, label)
+def norm(
+    builder: PlanBuilder,
+    x: Buffer,
+    width: int,
+    norm: Norm,
+    codec: Codec,
+    *,
+    in_place: bool = False,
+    label: str = "normed",
+) -> Activation:
+    """The norm of x f32 [rows, width], in `codec`; `label` is that of the scratch memory it is written to.
+
+    With `in_place` x becomes its norm.
+    """
+    return _normed(builder, [("x", "read_write" if in_place else "read", x)], width, norm, codec, label, in_place)
 
 
 @op
@@ -38,9 +55,11 @@ def residual_norm(
     *,
     post: Norm | None = None,
     scale: float = 1.0,
+    in_place: bool = False,
 ) -> Activation | None:
     """x += scale * y, or scale * post(y); returns the norm of x in `codec`, if one is given.
 
+    With `in_place` x then becomes its norm, as where norms stand behind each sum (BERT).
     x and y are f32 [rows, width]. Of several y, as parallel sub-layers make them, all are added; `post` is the first's.
     """
     terms = y if isinstance(y, tuple) else (y,)
@@ -50,7 +69,7 @@ def residual_norm(
     if norm is None:
         _dispatch(builder, bindings, width, None, "f32", added=len(terms), post=post, scale=scale)
         return None
-    return _normed(builder, bindings, width, norm, codec, "normed", added=len(terms), post=post, scale=scale)
+    return _normed(builder, bindings, width, norm, codec, "normed", in_place, added=len(terms), post=post, scale=scale)
 
 
 def _normed(
@@ -60,14 +79,19 @@ def _normed(
     norm: Norm,
     codec: Codec,
     label: str,
+    in_place: bool,
     *,
     added: int = 0,
     post: Norm | None = None,
     scale: float = 1.0,
 ) -> Activation:
-    h = builder.activation(width, codec, label)
-    bindings = [*bindings, *_norm_bindings("", norm), ("h", "read_write", h)]
-    _dispatch(builder, bindings, width, norm, codec, added=added, post=post, scale=scale)
+    bindings = [*bindings, *_norm_bindings("", norm)]
+    if in_place and codec == "f32":
+        h = bindings[0][2]
+    else:
+        h = builder.activation(width, codec, label)
+        bindings.append(("h", "read_write", h))
+    _dispatch(builder, bindings, width, norm, codec, added=added, post=post, scale=scale, in_place=in_place)
     return Activation(h, width, codec)
 
 
@@ -86,6 +110,7 @@ def _dispatch(
     added: int,
     post: Norm | None,
     scale: float,
+    in_place: bool = False,
 ) -> None:
     shader = builder.shader(
         "norm/norm.wgsl",
@@ -93,11 +118,13 @@ def _dispatch(
         bindings=tuple((name, access) for name, access, _ in bindings),
         width=width,
         codec=codec,
-        threads=8 * min(_MOST_CLUSTERS, ceil_div(width, 128)),
+        threads=norm_threads(width),
         norm=_form(norm),
         post=_form(post),
         added=added,
         scale=scale,
+        in_place=in_place,
+        writes=any(name == "h" for name, _, _ in bindings),
     )
     builder.add(shader, (builder.state, *(buffer for _, _, buffer in bindings)), (builder.rows, 1, 1))
 

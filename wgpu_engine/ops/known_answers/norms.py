@@ -1,4 +1,4 @@
-"""What norms that are dispatches of their own should give."""
+"""What norms that are dispatches of their own should give, and embeddings, which are normed as well."""
 
 import math
 
@@ -23,22 +23,45 @@ async def residual_norm(trial: Trial, stage: Stage, call: OpCall) -> float:
     if post is not None:
         terms[0] = await _normed(trial, terms[0], post)
     trial.run(call.dispatches)
+    parts = [[old, *([scale * value for value in term[row]] for term in terms)] for row, old in enumerate(before)]
+    wanted = [[sum(values) for values in zip(*each, strict=True)] for each in parts]
+    if call.arguments["in_place"]:
+        return await _normed_error(trial, wanted, call)
     after = await trial.rows(x, count, width)
-    error = 0.0
-    for row, (old, new) in enumerate(zip(before, after, strict=True)):
-        parts = [old, *([scale * value for value in term[row]] for term in terms)]
-        wanted = [sum(values) for values in zip(*parts, strict=True)]
-        error = max(error, largest_error(new, wanted, max(abs(value) for part in parts for value in part)))
+    error = max(
+        largest_error(new, sums, max(abs(value) for part in each for value in part))
+        for new, sums, each in zip(after, wanted, parts, strict=True)
+    )
     return error if call.arguments["norm"] is None else max(error, await _normed_error(trial, after, call))
+
+
+async def pool(trial: Trial, stage: Stage, call: OpCall) -> float:
+    x = await trial.rows(call.arguments["x"], len(stage.rows), call.arguments["width"])
+    trial.run(call.dispatches)
+    found = await trial.rows(call.result, len(stage.outputs), call.arguments["width"])
+    error = 0.0
+    for output, first in enumerate(stage.outputs):
+        row = stage.rows[first]
+        sees = row.position if row.sees is None else row.sees
+        rows = x[first : first + 1 + (sees if call.arguments["kind"] == "mean" else 0)]
+        mean = [sum(values) / len(rows) for values in zip(*rows, strict=True)]
+        length = math.sqrt(sum(value * value for value in mean))
+        terms = max(abs(value) for row in rows for value in row)
+        error = max(error, largest_error(found[output], [value / length for value in mean], terms / length))
+    return error
 
 
 async def _normed_error(trial: Trial, x: Rows, call: OpCall) -> float:
     wanted = await _normed(trial, x, call.arguments["norm"])
     found = await trial.activations(call.result, len(x))
-    return max(
+    error = max(
         largest_error(values, exact, max(map(abs, exact)), slack)
         for values, exact, slack in zip(found.rows, wanted, found.slack, strict=True)
     )
+    if not call.arguments["in_place"]:
+        return error
+    stored = await trial.rows(call.arguments["x"], len(x), call.arguments["width"])
+    return max(error, *(largest_error(a, b, max(map(abs, b))) for a, b in zip(stored, wanted, strict=True)))
 
 
 async def _normed(trial: Trial, x: Rows, norm: Norm) -> Rows:

@@ -21,6 +21,7 @@ from wgpu_engine.ops.known_answers.verify import PRECISIONS, error_of
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.matmul import Gate, activated, add_to_residual, gated, project
 from wgpu_engine.ops.norm import norm, residual_norm
+from wgpu_engine.ops.pool import Pooling, pool
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table, rope_and_store
 from wgpu_engine.ops.routing import Routing, route
@@ -36,6 +37,7 @@ _EPS = 1e-5
 _VOCAB = 1003
 _NORM_WIDTH = 416
 """of norms by several clusters, the last of which has less to do"""
+_POOLINGS: tuple[Pooling, ...] = ("mean", "cls")
 _INDICES: tuple[Index, ...] = ("token", "position", "first")
 _ACTIVATIONS: tuple[Gate, ...] = ("gelu", "gelu_tanh", "relu", "relu2")
 _NORMS: tuple[Literal["rms", "layer"], ...] = ("rms", "layer")
@@ -105,6 +107,8 @@ class SmallChecks:
             yield self._explicit_norm(kind, codec)
         for kind in _NORMS:
             yield self._residual_norm(kind)
+        for pooling in _POOLINGS:
+            yield self._pool(pooling)
         for neox, kv_type in product((False, True), _KV_TYPES):
             yield self._rope(neox, kv_type)
         yield self._rope(True, "f16", row_norm=True)
@@ -271,6 +275,17 @@ class SmallChecks:
             )
 
         return Check(f"norm {kind} exact, residual + {kind} norm", attempt)
+
+    def _pool(self, kind: Pooling) -> Check:
+        """Two texts, of three rows and of two."""
+
+        async def attempt() -> float:
+            rows = [Row(0, i, 0, sees=2) for i in range(3)] + [Row(0, i, 1, sees=1) for i in range(2)]
+            stage = self.trial.stage(self.trial.builder(_MANY, 2), rows, (0, 3))
+            x = self.trial.floats(_numbers(_MANY * _NORM_WIDTH, seed=9), "x")
+            return await self._error(stage, lambda builder: pool(builder, x, _NORM_WIDTH, kind))
+
+        return Check(f"pool {kind}", attempt)
 
     def _norm_of(self, kind: Literal["rms", "layer"]) -> Norm:
         gain, bias = (

@@ -7,7 +7,7 @@ from wgpu_engine.ops.known_answers.attention import attend, rope_and_store
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.convolution import short_conv
 from wgpu_engine.ops.known_answers.experts import add_experts, gated_experts, route
-from wgpu_engine.ops.known_answers.norms import norm, residual_norm
+from wgpu_engine.ops.known_answers.norms import norm, pool, residual_norm
 from wgpu_engine.ops.known_answers.products import activated, add_to_residual, embed, gated, look_up, project
 from wgpu_engine.ops.known_answers.trial import Stage, Trial
 from wgpu_engine.ops.weight import Weight
@@ -26,6 +26,7 @@ _ERRORS: dict[str, Callable[[Trial, Stage, OpCall], Awaitable[float]]] = {
         add_experts,
         norm,
         residual_norm,
+        pool,
         rope_and_store,
         attend,
         short_conv,
@@ -68,6 +69,8 @@ def kernel_name(stage: Stage, call: OpCall) -> str:
         }
         form = "".join(f" {name}" for name, on in forms.items() if on)
         return f"attention {arguments['cache'].kv_type}{form} {PRECISIONS[arguments['codec']]}"
+    if call.op == "pool":
+        return f"pool {arguments['kind']}"
     if call.op in ("norm", "residual_norm"):
         return _norm_name(call)
     if call.op == "short_conv":
@@ -105,6 +108,7 @@ def _qk_norm(call: OpCall) -> str:
 def _norm_name(call: OpCall) -> str:
     norm, post, y = (call.arguments.get(name) for name in ("norm", "post", "y"))
     name = f"norm {norm.kind if norm else 'none'} {PRECISIONS[call.arguments['codec']]}"
+    name += ", in place" if call.arguments["in_place"] else ""
     if y is None:
         return name
     return f"{name}, residual + {f'{post.kind} norm' if post else len(y) if isinstance(y, tuple) else 1}"
