@@ -75,7 +75,7 @@ def test_every_option_arrives() -> None:
         *["--presence-penalty", "0.2", "--frequency-penalty", "-0.3", "--seed", "3", "-n", "9"],
         *["--stop", "END", "--stop", "###"],
     )
-    assert options == ModelOptions("1", "exact", 512, "f32", 4 << 30, "Q4_K")
+    assert options == ModelOptions("1", "exact", 4 << 30, 512, "f32", "Q4_K")
     assert sampling == SamplingOptions(9, 0.5, 7, 0.9, 0.1, 1.1, 0.2, -0.3, 3, ["END", "###"])
 
 

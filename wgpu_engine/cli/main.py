@@ -16,6 +16,7 @@ from wgpu_engine import __version__
 from wgpu_engine.cli.bench import bench
 from wgpu_engine.cli.chat import chat
 from wgpu_engine.cli.doctor import doctor
+from wgpu_engine.cli.embed import embed
 from wgpu_engine.cli.info import info
 from wgpu_engine.cli.models import list_models, remove
 from wgpu_engine.cli.options import grouped
@@ -85,6 +86,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "quantize": quantize,
     "run": run,
     "chat": chat,
+    "embed": embed,
     "bench": bench,
     "perplexity": perplexity,
     "tune": tune,

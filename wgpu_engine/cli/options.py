@@ -44,8 +44,8 @@ def parse_size(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """Which adapter runs the model, and how."""
+class DeviceOptions:
+    """Which adapter runs a model, and how."""
 
     device: Annotated[
         str | None,
@@ -61,6 +61,25 @@ class ModelOptions:
             help="fast: activations in int8 where that is quicker; exact: in float.", rich_help_panel=MODEL_PANEL
         ),
     ] = "fast"
+    memory_budget: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_size,
+            metavar="SIZE",
+            help="Most memory to take on the adapter, like 4G.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = None
+
+    def keywords(self) -> dict[str, Any]:
+        """The options as keywords of `LLM` or `Embedder`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ModelOptions(DeviceOptions):
+    """Which adapter runs a language model, and how."""
+
     ctx_size: Annotated[
         int | None,
         typer.Option(
@@ -73,15 +92,6 @@ class ModelOptions:
     kv_type: Annotated[
         Literal["f16", "f32"], typer.Option(help="Numbers of the KV cache.", rich_help_panel=MODEL_PANEL)
     ] = "f16"
-    memory_budget: Annotated[
-        int | None,
-        typer.Option(
-            parser=parse_size,
-            metavar="SIZE",
-            help="Most memory to take on the adapter, like 4G.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = None
     quantize: Annotated[
         str | None,
         typer.Option(
@@ -90,10 +100,6 @@ class ModelOptions:
             rich_help_panel=MODEL_PANEL,
         ),
     ] = None
-
-    def keywords(self) -> dict[str, Any]:
-        """The options as keywords of `LLM`."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ _STAGES = {
     "weights": "loading weights",
     "quantize": "quantizing",
     "kernels": "compiling kernels",
+    "texts": "embedding",
 }
 _IN_BYTES = {"download", "unpack", "verify", "weights", "quantize"}
 

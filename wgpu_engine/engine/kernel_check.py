@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from wgpu_engine.engine.encoder import Encoder
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.errors import DeviceError
 from wgpu_engine.files.gguf import TensorInfo
@@ -39,6 +40,8 @@ _FAR = PARTITION + 34
 """a position in the second partition of attention"""
 _POSITIONS = (3, 33, 64, 70)
 
+Checked = Engine | Encoder
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -50,7 +53,7 @@ class Verdict:
     warning: str | None = None
     """why it is not as it was asked for"""
 
-    def apply(self, engine: Engine) -> None:
+    def apply(self, engine: Checked) -> None:
         if not self.subgroups:
             engine.device.subgroup_size = 0
         if not self.tuned:
@@ -59,7 +62,7 @@ class Verdict:
 
 
 async def check_kernels(
-    engine: Engine, tensors: Mapping[str, TensorInfo], warnings: list[str], progress: Progress | None = None
+    engine: Checked, tensors: Mapping[str, TensorInfo], warnings: list[str], progress: Progress | None = None
 ) -> None:
     """Checks the kernels of an engine that has made no plan yet, unless that was done at an earlier start.
 
@@ -98,7 +101,7 @@ async def check_log_probs(engine: Engine) -> None:
         raise _failed(engine, found)
 
 
-async def _judged(engine: Engine, progress: Progress) -> Verdict:
+async def _judged(engine: Checked, progress: Progress) -> Verdict:
     device, size = engine.device, engine.device.subgroup_size
     first: KnownAnswer | None = None
     for way in _ways(engine):
@@ -112,7 +115,7 @@ async def _judged(engine: Engine, progress: Progress) -> Verdict:
     raise _failed(engine, first)
 
 
-def _failed(engine: Engine, wrong: KnownAnswer) -> DeviceError:
+def _failed(engine: Checked, wrong: KnownAnswer) -> DeviceError:
     adapter = engine.device.adapter
     return DeviceError(
         f"{wrong.kernel} fails its check on {adapter.name} ({wrong.error}): update its driver ({adapter.driver}) or "
@@ -120,7 +123,7 @@ def _failed(engine: Engine, wrong: KnownAnswer) -> DeviceError:
     )
 
 
-def _ways(engine: Engine) -> Iterator[Verdict]:
+def _ways(engine: Checked) -> Iterator[Verdict]:
     """How the engine may run: as it is, then ever more carefully."""
     subgroups, precision = engine.device.subgroup_size > 0, engine.precision
     yield Verdict(subgroups, True, precision)
@@ -134,7 +137,7 @@ def _ways(engine: Engine) -> Iterator[Verdict]:
             yield Verdict(False, False, "exact")
 
 
-def _warning(engine: Engine, way: Verdict, wrong: KnownAnswer) -> str:
+def _warning(engine: Checked, way: Verdict, wrong: KnownAnswer) -> str:
     adapter = engine.device.adapter
     changes = [
         *(["with precision exact"] if way.precision != "fast" else []),
@@ -147,7 +150,7 @@ def _warning(engine: Engine, way: Verdict, wrong: KnownAnswer) -> str:
     )
 
 
-async def first_wrong(engine: Engine, progress: Progress) -> KnownAnswer | None:
+async def first_wrong(engine: Checked, progress: Progress) -> KnownAnswer | None:
     """The first kernel of the engine's plans that gives a wrong answer; each is tried once."""
     trial = Trial(engine.device)
     tried = 0
@@ -162,7 +165,7 @@ async def first_wrong(engine: Engine, progress: Progress) -> KnownAnswer | None:
         trial.free()
 
 
-async def _answers(engine: Engine, trial: Trial) -> AsyncIterator[KnownAnswer]:
+async def _answers(engine: Checked, trial: Trial) -> AsyncIterator[KnownAnswer]:
     stages = [_stage(engine, trial, *plan) for plan in _plans(engine)]
     for quant in _types(stages):
         yield await answer(f"repack {quant.name}", partial(_repack_error, trial, quant))
@@ -182,19 +185,22 @@ async def _answers(engine: Engine, trial: Trial) -> AsyncIterator[KnownAnswer]:
                 yield await answer(kernel_name(stage, call), partial(error_of, trial, stage, call))
             else:
                 trial.run(call.dispatches)
-    yield await answer("sample", partial(sampling_error, trial, stages[0], engine.vocab))
+    if not engine.model.description.encodes:
+        yield await answer("sample", partial(sampling_error, trial, stages[0], engine.vocab))
 
 
-def _plans(engine: Engine) -> list[tuple[int, int]]:
+def _plans(engine: Checked) -> list[tuple[int, int]]:
     """Room for rows, and the furthest position, of plans that have all kernels of the model between them."""
     last = engine.ctx_size - 1
-    return [(rows, min(_POSITIONS[-1], last)) for rows in engine.plan_rows] + [(1, min(_FAR, last))]
+    plans = [(rows, min(_POSITIONS[-1], last)) for rows in engine.plan_rows]
+    return [*plans, (1, min(_FAR, last))] if engine.plan_rows[0] == 1 else plans
 
 
-def _stage(engine: Engine, trial: Trial, room: int, furthest: int) -> Stage:
+def _stage(engine: Checked, trial: Trial, room: int, furthest: int) -> Stage:
     """A plan of the engine, as yet without sampling, on some tokens at positions of slot 0."""
     tokens = [engine.vocab * i // 5 for i in (4, 1, 2, 3)]
-    positions = [furthest] if room == 1 else [min(position, furthest) for position in _POSITIONS]
+    # each but once, since two rows can't write the same place
+    positions = [furthest] if room == 1 else sorted({min(position, furthest) for position in _POSITIONS})
     rows = [Row(token, position, 0) for token, position in zip(tokens, positions, strict=False)]
     stage = trial.stage(engine.builder(room, 1), rows, (len(rows) - 1,))
     engine.model.forward(stage.builder, engine.cache, engine.bucket(furthest + 1))
@@ -215,7 +221,7 @@ async def _repack_error(trial: Trial, quant: QuantType) -> float:
         loader.close()
 
 
-def _fill_cache(engine: Engine, call: OpCall) -> None:
+def _fill_cache(engine: Checked, call: OpCall) -> None:
     """Puts numbers into the first blocks of a layer, and these blocks into the table of slot 0.
 
     Nothing of it is left to see: a sequence gets a table of its own, and writes positions before it reads them.
@@ -228,7 +234,7 @@ def _fill_cache(engine: Engine, call: OpCall) -> None:
     engine.device.write(cache.tables, 0, struct.pack(f"<{blocks}I", *reversed(range(blocks))))
 
 
-def _fill_ring(engine: Engine, call: OpCall) -> None:
+def _fill_ring(engine: Checked, call: OpCall) -> None:
     """Puts numbers into the ring of slot 0."""
     cache, conv, layer = (call.arguments[name] for name in ("cache", "conv", "layer"))
     engine.device.write(cache.layers[layer], 0, _numbers("f", 4 * cache.rings[layer] * conv.width))
@@ -244,7 +250,7 @@ def _numbers(kind: str, size: int) -> bytes:
     return (pattern * (size // len(pattern) + 1))[:size]
 
 
-def _key(engine: Engine, tensors: Mapping[str, TensorInfo]) -> str:
+def _key(engine: Checked, tensors: Mapping[str, TensorInfo]) -> str:
     """What a verdict depends on."""
     return fingerprint(
         engine.device,

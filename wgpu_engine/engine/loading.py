@@ -112,6 +112,8 @@ async def _load(
     progress: Progress | None,
 ) -> LoadedModel:
     description = describe(file.metadata, file.tensors)
+    if description.encodes:
+        raise RequestError(f"{path} makes embeddings and can't write: use wgpu_engine.Embedder or `wgpu-engine embed`")
     ctx_size = context_size(description, options.ctx_size)
     if ctx_size > description.context:
         warnings.append(

@@ -15,6 +15,7 @@ from typing import Any
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.gguf_window import Value, show
+from wgpu_engine.files.hf_bert import SENTENCE_FILES
 from wgpu_engine.files.hf_config import HFConfig, read_json, read_text
 from wgpu_engine.files.hf_names import Family, family_of
 from wgpu_engine.files.hf_quantization import unpack
@@ -46,6 +47,7 @@ async def open_folder(path: Path) -> ModelFile:
     values = await read_json(path / "config.json", _SMALL)
     if values is None:
         raise _no_model(path)
+    values |= {name: await read_json(path / name, _SMALL) for name in SENTENCE_FILES}
     config = HFConfig(str(path / "config.json"), values)
     family = family_of(config)
     settings = family.settings(config)

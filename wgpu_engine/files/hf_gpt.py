@@ -10,8 +10,8 @@ from wgpu_engine.files.hf_config import HFConfig
 from wgpu_engine.files.hf_rope import rope_settings
 from wgpu_engine.files.rearranged import transposed, with_rows
 
-_MOST_LAYERS = 1 << 12
-_MOST_HEADS = 1 << 12
+MOST_LAYERS = 1 << 12
+MOST_HEADS = 1 << 12
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -96,10 +96,10 @@ def gpt2_settings(config: HFConfig) -> dict[str, Value]:
     width = config.count("n_embd", 768)
     return {
         "context_length": config.count("n_positions", 1024),
-        "block_count": config.count("n_layer", 12, largest=_MOST_LAYERS),
+        "block_count": config.count("n_layer", 12, largest=MOST_LAYERS),
         "embedding_length": width,
         "feed_forward_length": config.count("n_inner", 4 * width),
-        "attention.head_count": config.count("n_head", 12, largest=_MOST_HEADS),
+        "attention.head_count": config.count("n_head", 12, largest=MOST_HEADS),
         "attention.layer_norm_epsilon": config.number("layer_norm_epsilon", 1e-5),
         "activation": activation(config, "activation_function", "gelu_new"),
         **({} if config.flag("scale_attn_weights", True) else {"attention.scale": 1.0}),
@@ -121,19 +121,19 @@ def phi_settings(config: HFConfig) -> dict[str, Value]:
             "use a model whose qk_layernorm is false"
         )
     settings = _decoder(config, 0.5, 10000.0)
-    heads = config.count("num_attention_heads", largest=_MOST_HEADS)
-    settings["attention.head_count_kv"] = config.count("num_key_value_heads", heads, largest=_MOST_HEADS)
+    heads = config.count("num_attention_heads", largest=MOST_HEADS)
+    settings["attention.head_count_kv"] = config.count("num_key_value_heads", heads, largest=MOST_HEADS)
     settings["activation"] = activation(config, "hidden_act", "gelu_new")
     return settings
 
 
 def _decoder(config: HFConfig, part: float, base: float) -> dict[str, Value]:
     """The settings of a decoder with RoPE over a part of each head, and layer norms; `part` where it isn't said."""
-    width, heads = config.count("hidden_size"), config.count("num_attention_heads", largest=_MOST_HEADS)
+    width, heads = config.count("hidden_size"), config.count("num_attention_heads", largest=MOST_HEADS)
     usual = HFConfig(config.name, {"partial_rotary_factor": part, "rope_theta": base, **config.values})
     return {
         "context_length": config.count("max_position_embeddings", 2048),
-        "block_count": config.count("num_hidden_layers", largest=_MOST_LAYERS),
+        "block_count": config.count("num_hidden_layers", largest=MOST_LAYERS),
         "embedding_length": width,
         "feed_forward_length": config.count("intermediate_size"),
         "attention.head_count": heads,
@@ -150,7 +150,7 @@ def gpt2_arranged(config: HFConfig, tensor: TensorInfo) -> TensorInfo:
 
 def gpt_neox_arranged(config: HFConfig, tensor: TensorInfo) -> TensorInfo:
     """Query, key and value of each head lie side by side."""
-    heads = config.count("num_attention_heads", largest=_MOST_HEADS)
+    heads = config.count("num_attention_heads", largest=MOST_HEADS)
     if ".attn_qkv." not in tensor.name or tensor.shape[0] % (3 * heads):
         return tensor
     size = tensor.shape[0] // (3 * heads)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.gguf_window import Value, show
+from wgpu_engine.files.hf_bert import BERT_NAMES, bert_settings
 from wgpu_engine.files.hf_config import HFConfig
 from wgpu_engine.files.hf_gpt import (
     GPT2_NAMES,
@@ -386,6 +387,7 @@ def _granite(config: HFConfig) -> dict[str, Value]:
 
 
 FAMILIES = {
+    "BertModel": Family("bert", BERT_NAMES, bert_settings, tied=True),
     "BitNetForCausalLM": Family("bitnet", _BITNET_NAMES, _bitnet),
     "Gemma2ForCausalLM": Family("gemma2", _GEMMA_NAMES, _gemma2, tied=True),
     "Gemma3ForCausalLM": Family("gemma3", _GEMMA_NAMES, _gemma3, tied=True),

@@ -51,6 +51,8 @@ class Description:
     """the state of each layer"""
     most_positions: int | None = None
     """positions that there are embeddings of; None: any number"""
+    encodes: bool = False
+    """whether it makes embeddings of texts instead of logits"""
 
 
 class Architecture(Protocol):
@@ -87,5 +89,6 @@ class Model(Protocol):
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
         """Adds the forward pass of a plan; `positions` bounds the rows' positions.
 
-        Returns logits f32 [outputs, vocab], rows padded to 16 bytes; None in a plan without outputs.
+        Returns logits f32 [outputs, vocab], or embeddings [outputs, width] of the texts that begin in the rows of the
+        outputs; their rows are padded to 16 bytes. None in a plan without outputs.
         """

@@ -6,7 +6,7 @@ from typing import Any
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.models import bitnet, gemma, gpt, lfm2, llama
+from wgpu_engine.models import bert, bitnet, gemma, gpt, lfm2, llama
 from wgpu_engine.models.feed_forward import active_parameters
 from wgpu_engine.models.model import Architecture, Description, Model
 from wgpu_engine.models.settings import Settings
@@ -14,6 +14,7 @@ from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.repack import Loader
 
 ARCHITECTURES: dict[str, Architecture] = {
+    **dict.fromkeys(bert.MEMBERS, bert.Bert),
     **dict.fromkeys(gpt.MEMBERS, gpt.Gpt),
     **dict.fromkeys(llama.MEMBERS, llama.Llama),
     **dict.fromkeys(gemma.MEMBERS, gemma.Gemma),
@@ -48,6 +49,7 @@ def describe(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> 
         context=settings.count("context_length", 2048, largest=1 << 31),
         states=ARCHITECTURES[settings.architecture].states(settings, Tensors(tensors)),
         most_positions=positions.rows if positions else None,
+        encodes=settings.architecture in bert.MEMBERS,
     )
 
 

@@ -1,0 +1,64 @@
+"""`wgpu-engine embed`: embeddings of texts."""
+
+import json
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from wgpu_engine.cli import terminal
+from wgpu_engine.cli.options import AsJson, DeviceOptions, ModelName
+from wgpu_engine.cli.progress import ProgressDisplay
+from wgpu_engine.errors import RequestError
+
+
+def embed(
+    options: DeviceOptions,
+    model: ModelName,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts; where absent, each line of stdin is one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print an embedding for each text: a line of numbers of length 1, so that their products are cosines.
+
+    The model is an encoder (BERT), such as all-MiniLM-L6-v2. Of a text that is longer than the model takes the end is
+    left out, with a warning.
+
+    Examples:
+      wgpu-engine embed ./all-MiniLM-L6-v2 "A fox jumps." "A dog sleeps."
+      wgpu-engine embed ./all-MiniLM-L6-v2 --json < sentences.txt > embeddings.json
+      wgpu-engine embed ./bge-small-en-v1.5.gguf --precision exact "Why is the sky blue?"
+    """
+    wanted = texts or _lines(model)
+    from wgpu_engine.engine.embedder import Embedder
+
+    with ProgressDisplay() as progress, Embedder(model, **options.keywords(), progress=progress) as embedder:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            found = embedder.embed(wanted, progress)
+        odd = [*embedder.warnings, *(str(warning.message) for warning in caught)]
+        adapter = embedder.adapter.name
+    for warning in odd:
+        terminal.note(f"warning: {warning}")
+    rows = [[float(f"{value:.9g}") for value in row] for row in found.tolist()]
+    if as_json:
+        report = {"model": model, "adapter": adapter, "width": found.shape[1], "embeddings": rows}
+        terminal.write(json.dumps(report) + "\n")
+    else:
+        terminal.write("".join(" ".join(map(str, row)) + "\n" for row in rows))
+
+
+def _lines(model: str) -> list[str]:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise RequestError(
+            f"there is no text for the model {model!r:.80}: add texts in quotes after the model, or pipe lines in"
+        )
+    try:
+        lines = sys.stdin.buffer.read().decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise RequestError("what comes on stdin is not UTF-8 text: convert it first") from error
+    if not lines:
+        raise RequestError("there is no text on stdin: pipe lines in, or add texts in quotes after the model")
+    return lines
