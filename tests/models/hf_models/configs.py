@@ -182,5 +182,6 @@ BASES: dict[str, dict[str, Any]] = {
 
 
 def config_of(architecture: str, **changes: Any) -> dict[str, Any]:
-    """The small config.json of an architecture, with some keys replaced."""
-    return {"architectures": [architecture], "bos_token_id": 1, "eos_token_id": 2, **BASES[architecture], **changes}
+    """The small config.json of an architecture, with some keys replaced, or left out for `...`."""
+    values = {"architectures": [architecture], "bos_token_id": 1, "eos_token_id": 2, **BASES[architecture], **changes}
+    return {key: value for key, value in values.items() if value is not ...}

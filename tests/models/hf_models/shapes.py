@@ -29,7 +29,7 @@ def _norm(name: str, width: int, bias: bool = False) -> Shapes:
 
 def _ends(config: Config, norm: str = "model.norm", bias: bool = False, head_bias: bool = False) -> Shapes:
     width, vocab = config["hidden_size"], config["vocab_size"]
-    tied = config.get("tie_embedding", config["tie_word_embeddings"])
+    tied = config.get("tie_embedding", config.get("tie_word_embeddings"))
     head = {} if tied else _linear("lm_head", vocab, width, head_bias)
     return {"model.embed_tokens.weight": (vocab, width), **_norm(norm, width, bias), **head}
 

@@ -17,13 +17,15 @@ class Variant:
     """the class that config.json names"""
     feature: str
     changes: Changes = field(default_factory=dict)
-    """keys of the small configuration to replace; None is null"""
+    """keys of the small configuration to replace; None is null, `...` leaves a key out"""
     without: Changes = field(default_factory=dict)
     """keys to replace in the reference alone, so that it lacks the feature: the logits have to tell"""
     lacking: str = ""
     """in the same way, tensors that become zeros: those with this in their name"""
     gguf: Changes | str = field(default_factory=dict)
     """keys that GGUF, as llama.cpp's converter writes it, takes for something else; or why it can't say all"""
+    refused: str = ""
+    """what the engine says that it doesn't support, if so"""
     tokens: int = 41
     dtype: Literal["F32", "BF16"] = "F32"
     slow: bool = False
@@ -368,7 +370,7 @@ _PHI = (
     Variant(
         "PhiForCausalLM",
         "half of a head turns where nothing says so",
-        {"partial_rotary_factor": None, "rope_theta": None},
+        {"partial_rotary_factor": ..., "rope_theta": ...},
         {"partial_rotary_factor": 1.0},
         slow=True,
     ),
@@ -385,6 +387,7 @@ _PHI = (
         {"qk_layernorm": True},
         {"qk_layernorm": False},
         gguf="no such tensors",
+        refused="layer norms of queries and keys",
         slow=True,
     ),
     Variant("PhiForCausalLM", "biases", {"num_key_value_heads": 2}, lacking="proj.bias", slow=True),
@@ -448,7 +451,7 @@ _OTHERS = (
     Variant(
         "GPTNeoXForCausalLM",
         "a quarter of a head turns where nothing says so",
-        {"rotary_pct": None, "rotary_emb_base": None},
+        {"rotary_pct": ..., "rotary_emb_base": ...},
         {"rotary_pct": 1.0},
         slow=True,
     ),
@@ -478,10 +481,10 @@ _OTHERS = (
             "block_ff_dim": 160,
             "full_attn_idxs": [0],
             "layer_types": None,
-            "rope_theta": None,
+            "rope_theta": ...,
             "theta": 300.0,
             "tie_embedding": True,
-            "tie_word_embeddings": None,
+            "tie_word_embeddings": ...,
         },
         {"theta": 1e6},
         slow=True,

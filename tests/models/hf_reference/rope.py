@@ -70,7 +70,7 @@ def rope_settings(config: Mapping[str, Any], kind: str = "full_attention") -> di
         settings.setdefault(key, said[0] if said else usual)
     if "original_max_position_embeddings" in config:
         settings["original_max_position_embeddings"] = config["original_max_position_embeddings"]
-    settings.setdefault("original_max_position_embeddings", config["max_position_embeddings"])
+    settings.setdefault("original_max_position_embeddings", config.get("max_position_embeddings"))
     return settings
 
 
