@@ -88,7 +88,29 @@ def test_version(cli: Cli) -> None:
 
 def test_an_unknown_command_is_refused(cli: Cli) -> None:
     result = cli("dance")
-    assert result.exit_code == 2 and "dance" in result.stderr
+    assert result.exit_code == 2 and result.stderr.startswith("error: no such command 'dance'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run --precision odd m x", "--precision': 'odd' is not one of 'fast', 'exact'"),
+        ("info --memory-budget much", "'much' is no size: write it like 512M or 4G"),
+        ("bench -n -1", "--new-tokens'"),
+        ("chat --nonsense", "no such option: --nonsense"),
+        ("perplexity m", "missing argument 'FILE'"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(cli: Cli, arguments: str, said: str) -> None:
+    result = cli(*arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1 and said in result.stderr
+    assert f"{arguments.split()[0]} --help` shows" in result.stderr
+
+
+def test_without_a_command_there_is_help(cli: Cli) -> None:
+    result = cli()
+    assert result.exit_code == 2 and "Usage:" in result.stdout and "doctor" in result.stdout
 
 
 def test_an_engine_error_is_one_sentence_and_exit_code_2() -> None:

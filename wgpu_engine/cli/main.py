@@ -26,6 +26,7 @@ from wgpu_engine.cli.quantize import quantize
 from wgpu_engine.cli.run import run
 from wgpu_engine.cli.terminal import complain
 from wgpu_engine.cli.tune import tune
+from wgpu_engine.cli.usage import Commands
 from wgpu_engine.errors import EngineError
 
 EXIT_ERROR = 2
@@ -33,6 +34,7 @@ EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="wgpu-engine",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
