@@ -122,7 +122,7 @@ def whole(
             step = (high - low) / top
             centre = np.rint(-low / step).astype(np.int64)
         scale[:, g] = step.astype(np.float16)
-        zero[:, g] = centre.clip(1, top)
+        zero[:, g] = centre.clip(0, top)
         q[:, group_of == g] = np.rint(some / scale[:, g : g + 1] + zero[:, g : g + 1]).clip(0, top)
     return Whole(q, scale, zero, group_of)
 

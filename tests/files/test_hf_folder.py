@@ -411,7 +411,9 @@ def test_takes_the_tokenizers_files_along(tiny_folder: Write) -> None:
 
 def test_every_family_names_all_its_tensors_once() -> None:
     for family in FAMILIES.values():
-        found = [name for name in family.names.values() if name]
+        # GPT-2 is published with and without the first part of its names
+        short = {name.removeprefix("transformer."): wanted for name, wanted in family.names.items()}
+        found = [name for name in short.values() if name]
         assert len(found) == len(set(found))
         for name, wanted in family.names.items():
             real = name.replace("#", "31").replace("*", "weight")

@@ -278,6 +278,14 @@ def test_what_is_not_needed(tmp_path: Path) -> None:
         assert len(model.tensors) == 12
 
 
+def test_an_order_that_is_none(tmp_path: Path) -> None:
+    def change(tensors: dict[str, Any], settings: dict[str, Any]) -> None:
+        tensors[f"{Q}weight_g_idx"] = ("I32", np.full(WIDTH, -1, np.int32))
+
+    with drive(open_any(changed(tmp_path, "W4A16", change))) as model:
+        assert model.tensors["blk.0.attn_q.weight"].type.name == "INT4_G128"
+
+
 def test_biases_and_modules_that_are_left_out(tmp_path: Path) -> None:
     def change(tensors: dict[str, Any], settings: dict[str, Any]) -> None:
         for part in ("qweight", "qzeros", "scales", "g_idx"):

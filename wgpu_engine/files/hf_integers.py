@@ -134,6 +134,9 @@ async def _compressed(module: Module, bits: int, weight: StoredTensor, columns: 
         if zero.shape != fits:
             raise module.wrong("weight_zero_point", f"has the shape {list(zero.shape)} where {list(fits)} belongs")
     order = module.take_shaped("weight_g_idx", INTEGERS, columns) if "weight_g_idx" in module else None
+    if order is not None and (await read_all(order) == -1).all():
+        # made by a quantizer that was to order groups, and didn't
+        order = None
     layout = Compressed(bits, columns, weight, scale, zero)
     return await _ordered(module, "weight_g_idx", layout, group or columns, groups, order)
 
