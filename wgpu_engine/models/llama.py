@@ -235,6 +235,7 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
         qkv = tensors.take_parts(f"{prefix}attn_qkv.weight", c.width, q, kv, kv)
     else:
         qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
+    feed_forward_norm = take("ffn_norm", c.width)
     return Layer(
         attention_norm=await norm("attn_norm"),
         qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
@@ -242,8 +243,8 @@ async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) 
         qk_norm=await qk_norm(),
         output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
         output_bias=await bias(("attn_output", c.width)),
-        feed_forward_norm=await norm("ffn_norm"),
+        feed_forward_norm=Norm(await loader.vector(feed_forward_norm), c.eps),
         feed_forward=await load_feed_forward(
-            tensors, prefix, c.width, c.feed_forward, c.mixture, take("ffn_norm", c.width), loader
+            tensors, prefix, c.width, c.feed_forward, c.mixture, feed_forward_norm, loader
         ),
     )

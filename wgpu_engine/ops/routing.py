@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.builder import PlanBuilder, op, row_floats
 
-MOST_EXPERTS = 1024
-"""whose logits workgroup memory has room for, next to what else is kept of each"""
+MOST_EXPERTS = 512
+"""of which workgroup memory of 16 KiB has room for four words each"""
 _GROUP_SIZES = (1, 4, 8, 32)
 """columns that a workgroup may make, at most, with one expert's weights"""
 _FEW_ROWS = 8
