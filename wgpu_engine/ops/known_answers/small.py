@@ -48,6 +48,7 @@ _ROW = (_HEADS + 2 * _KV_HEADS) * _HEAD_DIM
 _LONGEST = PARTITION + 34
 _CHANNELS, _KERNEL, _RING = 64, 3, 11
 _TABLE_WIDTH = ceil_div(_LONGEST, KV_BLOCK)
+_WINDOW_RING = KV_BLOCK * (_TABLE_WIDTH - 1)
 
 
 @dataclass(frozen=True)
@@ -325,7 +326,8 @@ class SmallChecks:
                 "with sinks": {"sinks": self.trial.floats([i - 1.5 for i in range(_HEADS)], "sinks")},
             }
             qkv = self.trial.floats(_numbers(_ROW * len(places), seed=2), "qkv")
-            cache = self._cache(kv_type)
+            # in a ring of blocks, as windows have it
+            cache = self._cache(kv_type, ring=_WINDOW_RING if form == "windowed" else 0)
             return await self._error(
                 stage,
                 lambda builder: attend(builder, qkv, _heads(False), cache, 0, _LONGEST, codec, **forms.get(form, {})),
@@ -376,14 +378,14 @@ class SmallChecks:
             self.trial.hold(self._weights[key].parts[0].buffer)
         return self._weights[key]
 
-    def _cache(self, kv_type: KVType) -> KVCache:
-        """A cache of one layer that is full of numbers, its blocks in no order."""
+    def _cache(self, kv_type: KVType, ring: int = 0) -> KVCache:
+        """A cache of one layer that is full of numbers, its blocks in no order or in rings of so many positions."""
         blocks = list(range(SLOTS * _TABLE_WIDTH))
         Random(3).shuffle(blocks)
         values = _numbers(len(blocks) * 2 * _KV_HEADS * KV_BLOCK * _HEAD_DIM, seed=4)
         layer = struct.pack(f"<{len(values)}{'e' if kv_type == 'f16' else 'f'}", *values)
         tables = self.trial.words(blocks, "block tables")
-        return KVCache(kv_type, (self.trial.filled(layer, "kv"),), tables, _TABLE_WIDTH)
+        return KVCache(kv_type, (self.trial.filled(layer, "kv"),), tables, _TABLE_WIDTH, (ring,))
 
 
 def _heads(neox: bool) -> Heads:
