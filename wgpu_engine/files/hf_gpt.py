@@ -130,7 +130,8 @@ def phi_settings(config: HFConfig) -> dict[str, Value]:
 def _decoder(config: HFConfig, part: float, base: float) -> dict[str, Value]:
     """The settings of a decoder with RoPE over a part of each head, and layer norms; `part` where it isn't said."""
     width, heads = config.count("hidden_size"), config.count("num_attention_heads", largest=MOST_HEADS)
-    usual = HFConfig(config.name, {"partial_rotary_factor": part, "rope_theta": base, **config.values})
+    said = {"partial_rotary_factor": part, "rope_theta": base}
+    usual = HFConfig(config.name, {**config.values, **{key: config.number(key, value) for key, value in said.items()}})
     return {
         "context_length": config.count("max_position_embeddings", 2048),
         "block_count": config.count("num_hidden_layers", largest=MOST_LAYERS),
