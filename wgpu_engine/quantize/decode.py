@@ -22,6 +22,8 @@ def decode(raw: Bytes, quant: QuantType) -> Floats:
         blocks = np.ascontiguousarray(raw).reshape(-1, quant.block_bytes)
         if quant.name.startswith("F8"):
             weights = _float8(quant.name)[blocks[:, :-4]] * _scales(blocks[:, -4:])
+        elif quant.name == "TERNARY":
+            weights = _ternary(blocks[:, :-4]) * _scales(blocks[:, -4:])
         elif quant.name.startswith("INT"):
             weights = _integers(blocks, quant)
         elif quant.name in ("Q1_0", "Q2_0"):
@@ -41,6 +43,12 @@ def _few_bits(blocks: Bytes, elements: int) -> Floats:
 
 def _scales(raw: Bytes) -> Floats:
     return np.ascontiguousarray(raw).view("<f4").astype(np.float32)
+
+
+def _ternary(quants: Bytes) -> Floats:
+    """Our own type of -1, 0 and 1: four quants from 0 a byte, in runs of 32 bytes."""
+    runs = quants.reshape(len(quants), -1, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    return runs.reshape(len(quants), -1).astype(np.float32) - np.float32(1)
 
 
 def _integers(blocks: Bytes, quant: QuantType) -> Floats:
