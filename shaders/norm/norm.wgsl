@@ -65,14 +65,16 @@ ${statistics("post", "y0[base + i]", post.kind, post.eps)}
     x[base + i] += inside(i, sum${"" if scale == 1.0 else " * " ~ scale});
   }
 {% endif %}
+{% if norm or writes %}
 {% if norm %}
 ${statistics("x", "x[base + i]", norm.kind, norm.eps)}
+{% endif %}
   for (var start = 0u; start < GROUPS; start += THREADS) {
     let i = start + thread;
     let live = i < groups;
     var values = vec4<f32>(0.0);
     if (live) {
-      values = inside(i, ${normed("x", "x[base + i]", norm.kind, "gain", "bias" if norm.bias)});
+      values = inside(i, ${normed("x", "x[base + i]", norm.kind, "gain", "bias" if norm.bias) if norm else "x[base + i]"});
     }
 {% if in_place %}
     if (live) {

@@ -98,6 +98,19 @@ def test_without_a_norm(lab: Any, builder: Any) -> None:
     np.testing.assert_allclose(lab.rows(x, 2, 100), values + 0.5 * added, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("width", [32, 416, 4096])
+def test_rounded_without_a_norm(width: int, lab: Any, builder: Any) -> None:
+    for pose in lab.adapters():
+        with lab.posing(*pose):
+            plan = builder(3)
+            x, values = residual(lab, plan, width, 2)
+            y, added = residual(lab, plan, width, 2, "y")
+            h = residual_norm(plan, x, y, width, None, "q8", scale=0.5)
+            lab.run(plan)
+            lab.check_activation(h, lab.rows(x, 2, width).astype(np.float64))
+            np.testing.assert_allclose(lab.rows(x, 2, width), values + 0.5 * added, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("width", [96, 300, 1000])
 def test_only_the_rows_of_a_step_are_written(width: int, lab: Any, builder: Any) -> None:
     plan = builder(6)

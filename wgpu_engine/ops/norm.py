@@ -57,8 +57,9 @@ def residual_norm(
     scale: float = 1.0,
     in_place: bool = False,
 ) -> Activation | None:
-    """x += scale * y, or scale * post(y); returns the norm of x in `codec`, if one is given.
+    """x += scale * y, or scale * post(y); returns the norm of x in `codec`.
 
+    Without a norm it returns x in `codec`, or None where that would be x itself.
     With `in_place` x then becomes its norm, as where norms stand behind each sum (BERT).
     x and y are f32 [rows, width]. Of several y, as parallel sub-layers make them, all are added; `post` is the first's.
     """
@@ -67,8 +68,12 @@ def residual_norm(
     if post is not None:
         bindings += _norm_bindings("post_", post)
     if norm is None:
-        _dispatch(builder, bindings, width, None, "f32", added=len(terms), post=post, scale=scale)
-        return None
+        h = None
+        if codec != "f32":
+            h = Activation(builder.activation(width, codec, "normed"), width, codec)
+            bindings.append(("h", "read_write", h.buffer))
+        _dispatch(builder, bindings, width, None, codec, added=len(terms), post=post, scale=scale)
+        return h
     return _normed(builder, bindings, width, norm, codec, "normed", in_place, added=len(terms), post=post, scale=scale)
 
 

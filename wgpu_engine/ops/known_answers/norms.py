@@ -32,7 +32,7 @@ async def residual_norm(trial: Trial, stage: Stage, call: OpCall) -> float:
         largest_error(new, sums, max(abs(value) for part in each for value in part))
         for new, sums, each in zip(after, wanted, parts, strict=True)
     )
-    return error if call.arguments["norm"] is None else max(error, await _normed_error(trial, after, call))
+    return error if call.result is None else max(error, await _normed_error(trial, after, call))
 
 
 async def pool(trial: Trial, stage: Stage, call: OpCall) -> float:
@@ -52,7 +52,8 @@ async def pool(trial: Trial, stage: Stage, call: OpCall) -> float:
 
 
 async def _normed_error(trial: Trial, x: Rows, call: OpCall) -> float:
-    wanted = await _normed(trial, x, call.arguments["norm"])
+    norm = call.arguments["norm"]
+    wanted = await _normed(trial, x, norm) if norm is not None else x
     found = await trial.activations(call.result, len(x))
     error = max(
         largest_error(values, exact, max(map(abs, exact)), slack)

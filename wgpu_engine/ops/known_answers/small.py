@@ -108,6 +108,7 @@ class SmallChecks:
             yield self._explicit_norm(kind, codec)
         for kind in _NORMS:
             yield self._residual_norm(kind)
+        yield self._residual_norm("rms", after=False)
         for pooling in _POOLINGS:
             yield self._pool(pooling)
         for neox, kv_type in product((False, True), _KV_TYPES):
@@ -264,18 +265,19 @@ class SmallChecks:
 
         return Check(f"norm {kind} {PRECISIONS[codec]}", attempt)
 
-    def _residual_norm(self, kind: Literal["rms", "layer"]) -> Check:
-        """The norm of what a sub-layer made and of the residual stream afterwards."""
+    def _residual_norm(self, kind: Literal["rms", "layer"], *, after: bool = True) -> Check:
+        """The norm of what a sub-layer made, and of the residual stream afterwards or none, which is then rounded."""
 
         async def attempt() -> float:
             x, y = (self.trial.floats(_numbers(_MANY * _NORM_WIDTH, seed=seed), "x") for seed in (6, 7))
-            post, after = self._norm_of(kind), self._norm_of(kind)
+            post, norm_after = self._norm_of(kind), self._norm_of(kind) if after else None
+            codec: Codec = "f32" if after else "q8"
             return await self._error(
                 self._many,
-                lambda builder: residual_norm(builder, x, y, _NORM_WIDTH, after, "f32", post=post, scale=1.5),
+                lambda builder: residual_norm(builder, x, y, _NORM_WIDTH, norm_after, codec, post=post, scale=1.5),
             )
 
-        return Check(f"norm {kind} exact, residual + {kind} norm", attempt)
+        return Check(f"norm {f'{kind} exact' if after else 'none fast'}, residual + {kind} norm", attempt)
 
     def _pool(self, kind: Pooling) -> Check:
         """Two texts, of three rows and of two."""
