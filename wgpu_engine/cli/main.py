@@ -24,6 +24,7 @@ from wgpu_engine.cli.perplexity import perplexity
 from wgpu_engine.cli.pull import pull
 from wgpu_engine.cli.quantize import quantize
 from wgpu_engine.cli.run import run
+from wgpu_engine.cli.serve import serve
 from wgpu_engine.cli.terminal import complain
 from wgpu_engine.cli.tune import tune
 from wgpu_engine.cli.usage import Commands
@@ -89,6 +90,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "chat": chat,
     "embed": embed,
+    "serve": serve,
     "bench": bench,
     "perplexity": perplexity,
     "tune": tune,

@@ -1,6 +1,5 @@
 """The Python API: a language model on an adapter."""
 
-import operator
 import statistics
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -77,7 +76,7 @@ class LLM:
         options = LoadOptions(
             device, precision, ctx_size, kv_type=kv_type, memory_budget=memory_budget, quantize=quantize
         )
-        loaded = drive(load(model, options, progress))
+        self._loaded = loaded = drive(load(model, options, progress))
         self.path = loaded.path
         self.description = loaded.description
         self.tokenizer = loaded.tokenizer
@@ -248,18 +247,11 @@ class LLM:
 
     def _ids(self, prompt: str | Sequence[int]) -> list[int]:
         self._check_open()
-        if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt)
-        try:
-            return [operator.index(token) for token in prompt]
-        except TypeError:
-            raise RequestError("a prompt must be a text or a list of token ids") from None
+        return self._loaded.prompt_ids(prompt)
 
     def _chat_ids(self, messages: Messages, tools: Sequence[Any] | None) -> list[int]:
         self._check_open()
-        if self.chat_template is None:
-            raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
-        return self.tokenizer.encode_prompt(self.chat_template.render(messages, tools=tools))
+        return self._loaded.chat_ids(messages, tools)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,6 +1,7 @@
 """Brings a model from its file onto an adapter, ready to run."""
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -76,6 +77,31 @@ class LoadedModel:
     tokenizer: Tokenizer
     chat_template: ChatTemplate | None
     warnings: list[str]
+
+    def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
+        """Token ids of a text, with the BOS token where the model wants one; ids are taken as they are.
+
+        Raises:
+            RequestError: something that is neither.
+        """
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        try:
+            return [operator.index(token) for token in prompt]
+        except TypeError:
+            raise RequestError("a prompt must be a text or a list of token ids") from None
+
+    def chat_ids(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None, **variables: Any
+    ) -> list[int]:
+        """Token ids of a conversation in the model's chat template, which `variables` go to.
+
+        Raises:
+            RequestError: a message that can't be, or a model without a chat template.
+        """
+        if self.chat_template is None:
+            raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
+        return self.tokenizer.encode_prompt(self.chat_template.render(messages, tools=tools, **variables))
 
 
 async def load(model: str | Path, options: LoadOptions, progress: Progress | None = None) -> LoadedModel:

@@ -1,0 +1,90 @@
+"""The ASGI application."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from wgpu_engine.engine.service import Service
+from wgpu_engine.errors import EngineError
+from wgpu_engine.server import completions, openapi, state, texts
+from wgpu_engine.server.auth import ApiKeys
+from wgpu_engine.server.errors import ApiError, handle_error
+from wgpu_engine.server.metrics import Metrics, metrics
+
+_BODY_BYTES = 8 << 20
+_ERRORS = (ApiError, ValidationError, EngineError, HTTPException, Exception)
+_PATIENCE_S = 30.0
+"""that answers which still run at the end get"""
+
+
+def create_app(
+    service: Service,
+    model_name: str,
+    *,
+    api_keys: Sequence[str] = (),
+    cors: Sequence[str] = (),
+    most_body_bytes: int = _BODY_BYTES,
+    patience_s: float = _PATIENCE_S,
+) -> Starlette:
+    """An application for any ASGI server; at its end it closes the service.
+
+    Args:
+        model_name: what clients call the model.
+        api_keys: one of them is asked for on every route but `/health`; none lets everybody in.
+        cors: origins whose pages may call, `*` for all.
+        most_body_bytes: of a request.
+        patience_s: seconds that running answers get at the end.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None, None]:
+        yield
+        await asyncio.to_thread(service.close, patience_s)
+
+    middleware = [Middleware(ApiKeys, keys=api_keys)]
+    if cors:
+        # outside of the keys: browsers ask beforehand without one
+        middleware.insert(0, Middleware(CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"]))
+    app = Starlette(
+        routes=[
+            Route("/", home),
+            Route("/v1/chat/completions", completions.chat_completions, methods=["POST"]),
+            Route("/v1/completions", completions.completions, methods=["POST"]),
+            Route("/v1/models", state.models),
+            Route("/v1/models/{name:path}", state.model),
+            Route("/tokenize", texts.tokenize, methods=["POST"]),
+            Route("/detokenize", texts.detokenize, methods=["POST"]),
+            Route("/apply-template", texts.apply_template, methods=["POST"]),
+            Route("/health", state.health),
+            Route("/props", state.props),
+            Route("/slots", state.slots),
+            Route("/metrics", metrics),
+            Route("/openapi.json", openapi.schema),
+            Route("/docs", openapi.page),
+        ],
+        middleware=middleware,
+        exception_handlers=dict.fromkeys(
+            (ApiError, ValidationError, EngineError, HTTPException, Exception), handle_error
+        ),
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.state.model_name = model_name
+    app.state.metrics = Metrics(service)
+    app.state.started = int(time.time())
+    app.state.most_body_bytes = most_body_bytes
+    return app
+
+
+async def home(_request: Request) -> Response:
+    return RedirectResponse("/docs")

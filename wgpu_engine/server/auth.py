@@ -1,0 +1,33 @@
+"""API keys."""
+
+import hmac
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from wgpu_engine.server.errors import ApiError, error_response
+
+_OPEN = ("/health",)
+
+
+class ApiKeys:
+    """Middleware that asks for one of the keys on every route but `/health`; none means that all are let in."""
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in _OPEN or not self._keys or self._knows(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+            return
+        error = ApiError(401, "the API key is missing or wrong: send it as a bearer token", code="invalid_api_key")
+        await error_response(error)(scope, receive, send)
+
+    def _knows(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        offered = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        # every key is compared, so that the time tells nothing
+        found = [hmac.compare_digest(key, offered.encode()) for key in self._keys]
+        return any(found)

@@ -1,0 +1,59 @@
+"""Errors in the shape that OpenAI's API gives them."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from wgpu_engine.errors import DeviceError, EngineError, QueueFullError, RequestError
+
+
+class ApiError(Exception):
+    """A request that is refused, with its status and the field that is to blame."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+
+
+def api_error(error: Exception) -> ApiError:
+    """What to answer for an error."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        # a union names the type that it tried behind the field
+        param = ".".join(str(part) for part in first["loc"] if not (isinstance(part, str) and "[" in part))
+        return ApiError(400, f"{param}: {first['msg']}" if param else first["msg"], param=param or None)
+    if isinstance(error, RequestError):
+        return ApiError(400, str(error))
+    if isinstance(error, QueueFullError):
+        return ApiError(503, str(error), code="overloaded")
+    if isinstance(error, DeviceError):
+        return ApiError(503, str(error), code="device")
+    if isinstance(error, EngineError):
+        return ApiError(500, str(error))
+    if isinstance(error, HTTPException):
+        return ApiError(error.status_code, error.detail)
+    return ApiError(500, "the server failed: try again, and report it if it comes back")
+
+
+def error_body(error: ApiError) -> dict[str, Any]:
+    """The JSON object of an error."""
+    kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(error.status)
+    kind = kind or ("invalid_request_error" if error.status < 500 else "server_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+
+
+def error_response(error: ApiError) -> Response:
+    headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(error_body(error), error.status, headers)
+
+
+async def handle_error(_request: Request, error: Exception) -> Response:
+    """For Starlette's table of handlers."""
+    return error_response(api_error(error))

@@ -1,0 +1,33 @@
+"""`POST /tokenize`, `/detokenize` and `/apply-template`."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from wgpu_engine.engine.loading import LoadedModel
+from wgpu_engine.server.body import read
+from wgpu_engine.server.schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
+
+
+async def tokenize(request: Request) -> Response:
+    asked = await read(request, TokenizeRequest)
+    tokenizer = _loaded(request).tokenizer
+    return JSONResponse({"tokens": await asyncio.to_thread(tokenizer.encode, asked.content, asked.add_special)})
+
+
+async def detokenize(request: Request) -> Response:
+    asked = await read(request, DetokenizeRequest)
+    return JSONResponse({"content": await asyncio.to_thread(_loaded(request).tokenizer.decode, asked.tokens)})
+
+
+async def apply_template(request: Request) -> Response:
+    asked = await read(request, TemplateRequest)
+    loaded = _loaded(request)
+    ids = await asyncio.to_thread(loaded.chat_ids, asked.messages, asked.tools, **asked.chat_template_kwargs)
+    return JSONResponse({"prompt": loaded.tokenizer.decode(ids, skip_special=False), "tokens": ids})
+
+
+def _loaded(request: Request) -> LoadedModel:
+    loaded: LoadedModel = request.app.state.service.loaded
+    return loaded
