@@ -202,6 +202,7 @@ class Lab:
 
     def _keep(self, *weights: Weight) -> tuple[Weight, ...]:
         self._made += [part.buffer for weight in weights for part in weight.parts]
+        self._made += [weight.factors for weight in weights if weight.factors is not None]
         return weights
 
     def load(self, *ports: Matrix | Sequence[Matrix], experts: int = 1) -> Weight:
