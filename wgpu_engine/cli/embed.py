@@ -21,10 +21,10 @@ def embed(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print an embedding for each text: a line of numbers of length 1, so that their products are cosines.
+    """Print an embedding for each text: a line of numbers of length 1.
 
-    The model is an encoder (BERT), such as all-MiniLM-L6-v2. Of a text that is longer than the model takes the end is
-    left out, with a warning.
+    The model is an encoder (BERT), such as all-MiniLM-L6-v2.
+    Texts longer than it takes lose their end, with a warning.
 
     Examples:
       wgpu-engine embed ./all-MiniLM-L6-v2 "A fox jumps." "A dog sleeps."
