@@ -1,8 +1,8 @@
 {# A norm of each row by a workgroup, written as activations; before it, what sub-layers made may be added to the row.
 
-   Bindings: `x` and, unless the norm takes the place of x alone, `h`; with `added` terms y0, y1, …; the gain and bias of
+   Bindings: `x` and, unless the norm takes the place of x alone, `h`; with `added` terms y0, y1, ...; the gain and bias of
    the norm of the row (`gain`, `bias`) and of the norm of y0 (`post_gain`, `post_bias`). Thread t takes the groups of four
-   values t, t + THREADS, …, so that the order of reduction depends on the width alone. #}
+   values t, t + THREADS, ..., so that the order of reduction depends on the width alone. #}
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 {% for name, access in bindings %}
 @group(0) @binding(${loop.index}) var<storage, ${access}> ${name}: array<${"u32" if name == "h" and codec == "q8" else "vec4<f32>"}>;

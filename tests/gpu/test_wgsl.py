@@ -17,13 +17,20 @@ from wgpu_engine.gpu.device import AdapterInfo, Dispatch, Limits, Shader
 from wgpu_engine.gpu.probe import probe_subgroup_size
 from wgpu_engine.gpu.wgsl import assemble, binding_types
 from wgpu_engine.ops.attention import Heads, attend
-from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool
-from wgpu_engine.ops.embed import embed
+from wgpu_engine.ops.builder import SLOT_WORDS, Activation, PlanBuilder, ScratchPool
+from wgpu_engine.ops.embed import embed, look_up
+from wgpu_engine.ops.experts import add_experts, gated_experts
 from wgpu_engine.ops.kv import KVCache, kv_block_bytes
-from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.log_prob import log_prob
+from wgpu_engine.ops.matmul import activated, add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.norm import norm as norm_
+from wgpu_engine.ops.norm import residual_norm
+from wgpu_engine.ops.pool import pool
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table, rope_and_store
+from wgpu_engine.ops.routing import route
 from wgpu_engine.ops.sample import RING, sample
+from wgpu_engine.ops.short_conv import Convolution, short_conv
 from wgpu_engine.ops.weight import Norm, Weight
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.resources import resource_dir
@@ -116,11 +123,11 @@ class NoSource:
         pass
 
 
-def weight(loader: Loader, name: str, *ports: int) -> Weight:
+def weight(loader: Loader, name: str, *ports: int, experts: int = 1) -> Weight:
     """A weight of WIDTH columns, with a port of each number of features."""
     quant = QUANT_TYPES[name]
     tensors = [[TensorInfo(name, quant, (rows, WIDTH), NoSource(), 0, rows * quant.row_bytes(WIDTH))] for rows in ports]
-    return drive(loader.weight(name, tensors))
+    return drive(loader.weight(name, tensors, experts=experts))
 
 
 def run_everything(
@@ -129,6 +136,7 @@ def run_everything(
     """Every op, with weights of these types, every codec and variant, for so many rows."""
     loader = Loader(device, lambda _: None)
     norm = Norm(device.buffer(4 * WIDTH, "gain"), 1e-5)
+    layer_norm = Norm(device.buffer(4 * WIDTH, "gain"), 1e-5, device.buffer(4 * WIDTH, "bias"), "layer")
     bias = device.buffer(8 * VOCAB, "bias")
     slots = device.buffer(4 * SLOT_WORDS * SLOTS, "slots")
     counts, ring = device.buffer(4 * SLOTS * VOCAB, "counts"), device.buffer(4 * SLOTS * RING, "ring")
@@ -146,7 +154,25 @@ def run_everything(
             h = add_to_residual(builder, square, gate, x, norm, codec)
             logits = builder.logits(VOCAB)
             project(builder, (table,), h, logits, VOCAB, outputs_only=True)
+            log_prob(builder, logits, VOCAB, device.buffer(4 * rows, "wanted"))
             sample(builder, logits, VOCAB, counts, ring)
+            look_up(builder, table, "position", onto=x)
+            h = activated(builder, square, h, codec, activation="gelu")
+            y = norm_(builder, x, WIDTH, layer_norm, "f32", label="y").buffer
+            residual_norm(builder, x, y, WIDTH, norm, codec, post=layer_norm)
+            pool(builder, x, WIDTH, "mean")
+            for used, experts in ((1, 2), (3, 40)):
+                route_of = builder.floats(experts, "routes")
+                routing = route(builder, route_of, experts, used, normalised=True)
+                pairs, downs = (
+                    weight(loader, table.quant.name, *[experts * WIDTH] * ports, experts=experts) for ports in (2, 1)
+                )
+                h = Activation(builder.activation(WIDTH, codec, "normed"), WIDTH, codec)
+                h = gated_experts(builder, (pairs,), h, routing, codec)
+                add_experts(builder, downs, h, routing, x, norm, codec)
+                halves = (downs, weight(loader, "Q8_0", experts * WIDTH, experts=experts))
+                h = Activation(builder.activation(WIDTH, codec, "normed"), WIDTH, codec)
+                gated_experts(builder, halves, h, routing, codec)
             device.plan(builder.dispatches, "all")
             for variants in builder.trials.values():
                 for dispatches in variants.values():
@@ -166,6 +192,13 @@ def run_everything(
             attend(builder, qkv, heads, cache, 0, CONTEXT, "f32", window=270, cap=3.0, sinks=sinks)
             attend(builder, qkv, heads, cache, 0, CONTEXT, "f32", causal=False)
             device.plan(builder.dispatches, "attention")
+        builder = PlanBuilder(device, rows, 0, precision, slots, ScratchPool(device))  # type: ignore[arg-type]
+        length = 8 + 128
+        state = device.buffer(4 * SLOTS * length * WIDTH, "ring")
+        cache = KVCache("f16", (state,), device.buffer(4 * SLOTS, "tables"), 1, (length,))
+        taps = Convolution(device.buffer(4 * 4 * WIDTH, "taps"), WIDTH, 3)
+        short_conv(builder, builder.floats(3 * WIDTH, "bcx"), taps, cache, 0, "q8" if precision == "fast" else "f32")
+        device.plan(builder.dispatches, "convolution")
     loader.close()
 
 
