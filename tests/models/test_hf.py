@@ -1,10 +1,9 @@
-"""Models in folders, as transformers writes them, beside the logits that it computes."""
+"""Models in folders, as transformers writes them: tokenizers, templates and where answers end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Library
@@ -13,44 +12,13 @@ from tokenizers.models import BPE
 
 from wgpu_engine import LLM
 from wgpu_engine.errors import ModelFileError, RequestError
-from wgpu_engine.ops.state import Row
-from wgpu_engine.platform.drive import drive
 from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
 
 Array = NDArray[Any]
 
-NAMES = ("llama", "llama3-rope", "granite", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3")
-CUTS = {"in one piece": [41], "token by token": [1] * 41, "3, then 38": [3, 38]}
-
 
 def open_(path: Path) -> LLM:
     return LLM(path, precision="exact", kv_type="f32", ctx_size=64)
-
-
-def logits(llm: LLM, ids: Sequence[int], cut: Sequence[int]) -> Array:
-    """Logits [tokens, vocab] of a prompt that comes in pieces of the lengths in `cut`."""
-    engine, rows = llm._engine, [Row(token, position, 0) for position, token in enumerate(ids)]
-    engine.reserve(0, len(ids))
-    found: list[bytes] = []
-    for length in cut:
-        found += drive(engine.logits(rows[len(found) : len(found) + length], len(ids)))
-    return np.frombuffer(b"".join(found), np.float32).reshape(len(ids), -1)
-
-
-def reference(folder: Path) -> tuple[list[int], Array]:
-    with np.load(folder / "ref.npz") as data:
-        return data["ids"][0].tolist(), data["logits"]
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("name", NAMES)
-def test_logits_of_transformers(conformance: Path, name: str) -> None:
-    folder = conformance / "architectures" / name
-    ids, wanted = reference(folder)
-    with open_(folder) as llm:
-        found = {what: logits(llm, ids, cut) for what, cut in CUTS.items()}
-    for what, each in found.items():
-        assert np.abs(each - wanted).max() < 1e-4, what
 
 
 @pytest.fixture(scope="module")
