@@ -12,6 +12,7 @@ from tests.models.gguf_conversion import ARCHITECTURES, convert
 from tests.models.hf_models import BASES, VARIANTS, Variant, config_of, safetensors, write_folder
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
+from wgpu_engine.engine.engine import Engine
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
@@ -120,6 +121,27 @@ def test_fast_on_quantized_weights(architecture: str, tmp_path: Path) -> None:
         found = llm.logits(ids).astype(np.float64)
     likeness = (found * wanted).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(wanted, axis=1)
     assert (likeness > 0.99).mean() >= 0.95
+
+
+@pytest.mark.parametrize("architecture", [each for each in BASES if each != "BertModel"])
+def test_sequences_side_by_side(architecture: str, tmp_path: Path) -> None:
+    """Each has the bits that it has alone, whatever its neighbours' rows are."""
+    sequences = [[(5 + 11 * slot + 37 * i) % 500 for i in range(30)] for slot in range(3)]
+    steps = [[(0, 10)], [(0, 5), (1, 21)], [(2, 30), (0, 15), (1, 1)], [(1, 8)]]
+    with open_(write_folder(tmp_path, config_of(architecture))) as llm:
+        alone = [logits(llm, ids, [30]) for ids in sequences]
+        engine = Engine(llm._device, llm._engine.model, ctx_size=64, slots=3, precision="exact", kv_type="f32")
+        found: list[list[bytes]] = [[], [], []]
+        for step in steps:
+            rows = []
+            for slot, count in step:
+                engine.reserve(slot, len(found[slot]) + count)
+                start = len(found[slot])
+                rows += [Row(sequences[slot][i], i, slot) for i in range(start, start + count)]
+            for row, bits in zip(rows, drive(engine.logits(rows, 30)), strict=True):
+                found[row.slot].append(bits)
+    for slot, each in enumerate(found):
+        assert b"".join(each) == alone[slot].tobytes(), f"the sequence in slot {slot}"
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM"])
