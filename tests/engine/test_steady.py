@@ -182,8 +182,8 @@ def test_parts(mixed: Path, opened_with: Callable[..., None]) -> None:
     opened_with(binding_bytes=8 << 10)
     with LLM(mixed, ctx_size=32) as llm:
         model = llm._engine.model
-        assert len(model.embedding.parts) > 1
-        assert len(model.head.parts) > 4
+        assert len(model.ends.embedding.parts) > 1
+        assert len(model.ends.head.weights[0].parts) > 4
 
 
 def test_no_subgroups(mixed: Path, opened_with: Callable[..., None], wanted: Callable[[str], Any]) -> None:

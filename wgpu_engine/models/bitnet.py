@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.model import Description, PagedKV, State
 from wgpu_engine.models.rope_scaling import Rope
@@ -83,29 +84,17 @@ class Layer:
     down: Weight
 
 
+@dataclass(eq=False)
 class BitNet:
     """See `wgpu_engine.models.model.Model`."""
 
-    def __init__(
-        self,
-        device: Device,
-        config: Config,
-        description: Description,
-        rope: Rope,
-        embedding: Weight,
-        layers: list[Layer],
-        norm: Norm,
-        head: Weight,
-    ) -> None:
-        self.device = device
-        self.config = config
-        self.description = description
-        self.rope = rope
-        self.embedding = embedding
-        self.layers = layers
-        self.norm = norm
-        self.head = head
-        self._angles: Buffer | None = None
+    device: Device
+    config: Config
+    description: Description
+    rope: Rope
+    ends: Ends
+    layers: list[Layer]
+    _angles: Buffer | None = None
 
     @staticmethod
     def states(settings: Settings, tensors: Tensors) -> tuple[State, ...]:
@@ -125,17 +114,14 @@ class BitNet:
         """
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
-        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
-        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         norm = Norm(await loader.vector(tensors.take("output_norm.weight", c.width)), c.eps)
-        head = embedding
-        if "output.weight" in tensors:
-            head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
-        return BitNet(device, c, description, rope, embedding, layers, norm, head)
+        ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        return BitNet(device, c, description, rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [self.head]
+        weights = [*self.ends.head.weights]
         for layer in self.layers:
             weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
         return sum(weight.bytes for weight in weights)
@@ -146,11 +132,11 @@ class BitNet:
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
         assert self._angles is not None, "prepare comes first"
         c, layers = self.config, self.layers
-        x, h = embed(builder, self.embedding, layers[0].attention_norm, codec_for(builder, *layers[0].qkv))
+        x, h = embed(builder, self.ends.embedding, layers[0].attention_norm, codec_for(builder, *layers[0].qkv))
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
-            next_norm = self.norm if last else layers[i + 1].attention_norm
-            next_weights = (self.head,) if last else layers[i + 1].qkv
+            next_norm = self.ends.norm if last else layers[i + 1].attention_norm
+            next_weights = self.ends.head.weights if last else layers[i + 1].qkv
 
             qkv = builder.floats(c.heads.width, "qkv")
             project(builder, layer.qkv, h, qkv, c.heads.width)
@@ -163,11 +149,7 @@ class BitNet:
             h = gated(builder, layer.gate_up, h, "f32", gate=c.gate)
             h = _sub_normed(builder, h, layer.feed_forward_sub_norm, layer.down)
             h = add_to_residual(builder, layer.down, h, x, next_norm, codec_for(builder, *next_weights))
-        if not builder.outputs:
-            return None
-        logits = builder.logits(c.vocab)
-        project(builder, (self.head,), h, logits, c.vocab, outputs_only=True)
-        return logits
+        return self.ends.logits(builder, h)
 
 
 def _sub_normed(builder: PlanBuilder, h: Activation, sub_norm: Norm, reader: Weight) -> Activation:

@@ -12,6 +12,7 @@ from typing import Literal
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
@@ -125,32 +126,19 @@ class Layer:
     feed_forward_post_norm: Norm
 
 
+@dataclass(eq=False)
 class Gemma:
     """See `wgpu_engine.models.model.Model`."""
 
-    def __init__(
-        self,
-        device: Device,
-        config: Config,
-        description: Description,
-        rope: Rope,
-        local_rope: Rope,
-        embedding: Weight,
-        layers: list[Layer],
-        norm: Norm,
-        head: Weight,
-    ) -> None:
-        self.device = device
-        self.config = config
-        self.description = description
-        self.rope = rope
-        self.local_rope = local_rope
-        """of layers with a window"""
-        self.embedding = embedding
-        self.layers = layers
-        self.norm = norm
-        self.head = head
-        self._angles: tuple[Buffer, Buffer] | None = None
+    device: Device
+    config: Config
+    description: Description
+    rope: Rope
+    local_rope: Rope
+    """of layers with a window"""
+    ends: Ends
+    layers: list[Layer]
+    _angles: tuple[Buffer, Buffer] | None = None
 
     @staticmethod
     def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
@@ -171,19 +159,16 @@ class Gemma:
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
         local_base = settings.number("rope.freq_base_swa", c.traits.local_base or rope.base)
-        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
-        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         norm = await _norm(c, loader, (tensors.take("output_norm.weight", c.width), c.width))
-        head = embedding
-        if "output.weight" in tensors:
-            head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
+        ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         # only global layers are stretched
         local_rope = Rope(local_base, rope.dim)
-        return Gemma(device, c, description, rope, local_rope, embedding, layers, norm, head)
+        return Gemma(device, c, description, rope, local_rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [self.head]
+        weights = [*self.ends.head.weights]
         for layer in self.layers:
             weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
         return sum(weight.bytes for weight in weights)
@@ -198,8 +183,8 @@ class Gemma:
         y = builder.floats(c.width, "made")
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
-            next_norm = self.norm if last else layers[i + 1].attention_norm
-            next_weights = (self.head,) if last else layers[i + 1].qkv
+            next_norm = self.ends.norm if last else layers[i + 1].attention_norm
+            next_weights = self.ends.head.weights if last else layers[i + 1].qkv
             window = c.windows[i]
 
             qkv = builder.floats(c.heads.width, "qkv")
@@ -222,19 +207,15 @@ class Gemma:
             h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), gate=c.traits.gate)
             project(builder, (layer.down,), h, y, c.width)
             h = self._joined(builder, x, y, layer.feed_forward_post_norm, next_norm, next_weights)
-        if not builder.outputs:
-            return None
-        logits = builder.logits(c.vocab)
-        project(builder, (self.head,), h, logits, c.vocab, cap=c.logit_cap, outputs_only=True)
-        return logits
+        return self.ends.logits(builder, h, cap=c.logit_cap)
 
     def _embedded(self, builder: PlanBuilder) -> tuple[Buffer, Activation]:
         """The residual stream, and what the first layer reads."""
         c, first = self.config, self.layers[0]
         if first.attention_norm is not None:
             codec = codec_for(builder, *first.qkv)
-            return embed(builder, self.embedding, first.attention_norm, codec, scale=c.embedding_scale)
-        x = look_up(builder, self.embedding, scale=c.embedding_scale)
+            return embed(builder, self.ends.embedding, first.attention_norm, codec, scale=c.embedding_scale)
+        x = look_up(builder, self.ends.embedding, scale=c.embedding_scale)
         return x, Activation(x, c.width, "f32")
 
     def _squares(self, builder: PlanBuilder) -> Buffer | None:

@@ -9,6 +9,7 @@ from typing import cast, get_args
 
 from wgpu_engine.errors import ModelFileError
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.linear import Linear, load_joined, load_layer_norm, load_linear
 from wgpu_engine.models.model import Description, PagedKV
@@ -103,31 +104,18 @@ class Layer:
     down: Linear
 
 
+@dataclass(eq=False)
 class Gpt:
     """See `wgpu_engine.models.model.Model`."""
 
-    def __init__(
-        self,
-        device: Device,
-        config: Config,
-        description: Description,
-        rope: Rope | None,
-        embedding: Weight,
-        positions: Weight | None,
-        layers: list[Layer],
-        norm: Norm,
-        head: Linear,
-    ) -> None:
-        self.device = device
-        self.config = config
-        self.description = description
-        self.rope = rope
-        self.embedding = embedding
-        self.positions = positions
-        self.layers = layers
-        self.norm = norm
-        self.head = head
-        self._angles: Buffer | None = None
+    device: Device
+    config: Config
+    description: Description
+    rope: Rope | None
+    ends: Ends
+    positions: Weight | None
+    layers: list[Layer]
+    _angles: Buffer | None = None
 
     @staticmethod
     def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
@@ -147,21 +135,18 @@ class Gpt:
         """
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader) if c.rotates else None
-        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
         positions = None
         if not c.rotates:
             table = tensors.take("position_embd.weight", c.context, c.width)
             positions = await loader.weight("position_embd", [[table]])
-        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         norm = await load_layer_norm(tensors, "output_norm", c.width, c.eps, loader)
-        head = Linear((embedding,), None)
-        if "output.weight" in tensors:
-            head = await load_linear(tensors, "output", c.vocab, c.width, loader)
-        return Gpt(device, c, description, rope, embedding, positions, layers, norm, head)
+        ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        return Gpt(device, c, description, rope, ends, positions, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        linears = [self.head]
+        linears = [self.ends.head]
         for layer in self.layers:
             linears += [layer.qkv, layer.output, layer.up, layer.down]
         return sum(weight.bytes for linear in linears for weight in linear.weights)
@@ -173,15 +158,15 @@ class Gpt:
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
         assert self._angles is not None or self.rope is None, "prepare comes first"
         c, layers = self.config, self.layers
-        x = look_up(builder, self.embedding)
+        x = look_up(builder, self.ends.embedding)
         if self.positions is not None:
             look_up(builder, self.positions, "position", onto=x)
         h: Activation | None
         h = norm(builder, x, c.width, layers[0].attention_norm, codec_for(builder, *_readers(layers[0])))
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
-            next_norm = self.norm if last else layers[i + 1].attention_norm
-            next_codec = codec_for(builder, *(self.head.weights if last else _readers(layers[i + 1])))
+            next_norm = self.ends.norm if last else layers[i + 1].attention_norm
+            next_codec = codec_for(builder, *(self.ends.head.weights if last else _readers(layers[i + 1])))
             up, down = layer.up.weights[0], layer.down.weights[0]
 
             heads = c.heads_of(i)
@@ -201,11 +186,7 @@ class Gpt:
             project(builder, (down,), h, made, c.width, bias=layer.down.bias)
             h = residual_norm(builder, x, (mixed, made) if c.parallel else made, c.width, next_norm, next_codec)
             assert h is not None
-        if not builder.outputs:
-            return None
-        logits = builder.logits(c.vocab)
-        project(builder, self.head.weights, h, logits, c.vocab, bias=self.head.bias, outputs_only=True)
-        return logits
+        return self.ends.logits(builder, h)
 
 
 def _readers(layer: Layer) -> tuple[Weight, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from wgpu_engine.errors import ModelFileError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.model import Description, PagedKV, ShortConv, State
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
@@ -100,29 +101,17 @@ class Layer:
     down: Weight
 
 
+@dataclass(eq=False)
 class Lfm2:
     """See `wgpu_engine.models.model.Model`."""
 
-    def __init__(
-        self,
-        device: Device,
-        config: Config,
-        description: Description,
-        rope: Rope | None,
-        embedding: Weight,
-        layers: list[Layer],
-        norm: Norm,
-        head: Weight,
-    ) -> None:
-        self.device = device
-        self.config = config
-        self.description = description
-        self.rope = rope
-        self.embedding = embedding
-        self.layers = layers
-        self.norm = norm
-        self.head = head
-        self._angles: Buffer | None = None
+    device: Device
+    config: Config
+    description: Description
+    rope: Rope | None
+    ends: Ends
+    layers: list[Layer]
+    _angles: Buffer | None = None
 
     @staticmethod
     def states(settings: Settings, tensors: Tensors) -> tuple[State, ...]:
@@ -145,19 +134,16 @@ class Lfm2:
         c = Config.read(settings, description.vocab)
         rope_dim = next((heads.rope_dim for heads in c.layers if heads), 0)
         rope = await Rope.load(settings, tensors, rope_dim, loader) if rope_dim else None
-        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
-        layers = [await _load_layer(c, heads, tensors, f"blk.{i}.", loader) for i, heads in enumerate(c.layers)]
         # llama.cpp gives the norm of the output this name
         name = "output_norm.weight" if "output_norm.weight" in tensors else "token_embd_norm.weight"
         norm = Norm(await loader.vector(tensors.take(name, c.width)), c.eps)
-        head = embedding
-        if "output.weight" in tensors:
-            head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
-        return Lfm2(device, c, description, rope, embedding, layers, norm, head)
+        ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
+        layers = [await _load_layer(c, heads, tensors, f"blk.{i}.", loader) for i, heads in enumerate(c.layers)]
+        return Lfm2(device, c, description, rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [self.head]
+        weights = [*self.ends.head.weights]
         for layer in self.layers:
             weights += [*layer.operator.reads, layer.operator.output, *layer.gate_up, layer.down]
         return sum(weight.bytes for weight in weights)
@@ -167,12 +153,12 @@ class Lfm2:
             self._angles = self.rope.angles(self.device, positions)
 
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
-        c, layers = self.config, self.layers
-        x, h = embed(builder, self.embedding, layers[0].norm, codec_for(builder, *layers[0].operator.reads))
+        layers = self.layers
+        x, h = embed(builder, self.ends.embedding, layers[0].norm, codec_for(builder, *layers[0].operator.reads))
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
-            next_norm = self.norm if last else layers[i + 1].norm
-            next_weights = (self.head,) if last else layers[i + 1].operator.reads
+            next_norm = self.ends.norm if last else layers[i + 1].norm
+            next_weights = self.ends.head.weights if last else layers[i + 1].operator.reads
             codec = codec_for(builder, *layer.gate_up)
             if isinstance(layer.operator, Attention):
                 h = self._attended(builder, layer.operator, h, cache, i, positions)
@@ -183,11 +169,7 @@ class Lfm2:
                 h = add_to_residual(builder, layer.operator.output, h, x, layer.feed_forward_norm, codec, bias=bias)
             h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down))
             h = add_to_residual(builder, layer.down, h, x, next_norm, codec_for(builder, *next_weights))
-        if not builder.outputs:
-            return None
-        logits = builder.logits(c.vocab)
-        project(builder, (self.head,), h, logits, c.vocab, outputs_only=True)
-        return logits
+        return self.ends.logits(builder, h)
 
     def _attended(
         self, builder: PlanBuilder, attention: Attention, h: Activation, cache: KVCache, layer: int, positions: int

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.feed_forward import FeedForward, Mixture, load_feed_forward
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.model import Description, PagedKV
@@ -111,29 +112,17 @@ class Layer:
     feed_forward: FeedForward
 
 
+@dataclass(eq=False)
 class Llama:
     """See `wgpu_engine.models.model.Model`."""
 
-    def __init__(
-        self,
-        device: Device,
-        config: Config,
-        description: Description,
-        rope: Rope,
-        embedding: Weight,
-        layers: list[Layer],
-        norm: Norm,
-        head: Weight,
-    ) -> None:
-        self.device = device
-        self.config = config
-        self.description = description
-        self.rope = rope
-        self.embedding = embedding
-        self.layers = layers
-        self.norm = norm
-        self.head = head
-        self._angles: Buffer | None = None
+    device: Device
+    config: Config
+    description: Description
+    rope: Rope
+    ends: Ends
+    layers: list[Layer]
+    _angles: Buffer | None = None
 
     @staticmethod
     def states(settings: Settings, tensors: Tensors) -> tuple[PagedKV, ...]:
@@ -153,17 +142,14 @@ class Llama:
         """
         c = Config.read(settings, tensors, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
-        embedding = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
-        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         norm = Norm(await loader.vector(tensors.take("output_norm.weight", c.width)), c.eps)
-        head = embedding
-        if "output.weight" in tensors:
-            head = await loader.weight("output", [[tensors.take("output.weight", c.vocab, c.width)]])
-        return Llama(device, c, description, rope, embedding, layers, norm, head)
+        ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
+        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        return Llama(device, c, description, rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        total = self.head.bytes
+        total = sum(weight.bytes for weight in self.ends.head.weights)
         for layer in self.layers:
             total += sum(weight.bytes for weight in (*layer.qkv, layer.output)) + layer.feed_forward.bytes_per_token
         return total
@@ -176,15 +162,15 @@ class Llama:
         c, layers = self.config, self.layers
         x, h = embed(
             builder,
-            self.embedding,
+            self.ends.embedding,
             layers[0].attention_norm,
             codec_for(builder, *layers[0].qkv),
             scale=c.embedding_scale,
         )
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
-            next_norm = self.norm if last else layers[i + 1].attention_norm
-            next_weights = (self.head,) if last else layers[i + 1].qkv
+            next_norm = self.ends.norm if last else layers[i + 1].attention_norm
+            next_weights = self.ends.head.weights if last else layers[i + 1].qkv
 
             qkv = builder.floats(c.heads.width, "qkv")
             project(builder, layer.qkv, h, qkv, c.heads.width, bias=layer.qkv_bias)
@@ -203,11 +189,7 @@ class Llama:
                 scale=c.residual_scale,
             )
             h = layer.feed_forward.add(builder, x, h, next_norm, codec_for(builder, *next_weights), c.residual_scale)
-        if not builder.outputs:
-            return None
-        logits = builder.logits(c.vocab)
-        project(builder, (self.head,), h, logits, c.vocab, scale=1.0 / c.logit_scale, outputs_only=True)
-        return logits
+        return self.ends.logits(builder, h, scale=1.0 / c.logit_scale)
 
 
 async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
