@@ -33,7 +33,7 @@ class Ends:
         return Ends(embedding, norm, head)
 
     def logits(self, builder: PlanBuilder, h: Activation, *, scale: float = 1.0, cap: float = 0.0) -> Buffer | None:
-        """Logits f32 [outputs, vocab] of normed rows, scaled and capped by `project`; None where there are no outputs."""
+        """Logits f32 [outputs, vocab] of normed rows, scaled and capped by `project`; None without outputs."""
         if not builder.outputs:
             return None
         vocab = self.embedding.features
