@@ -1,6 +1,7 @@
 """`wgpu-engine serve`: a model over OpenAI's API."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -66,31 +67,29 @@ def serve(
       wgpu-engine serve smollm2 --host 0.0.0.0 --port 8000 --api-key secret
       curl localhost:8080/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hi"}]}'
     """
-    import uvicorn
-
     from wgpu_engine.engine.loading import LoadOptions
     from wgpu_engine.engine.service import Service
-    from wgpu_engine.server.app import create_app
+    from wgpu_engine.server.app import PATIENCE_S, create_app
+    from wgpu_engine.server.listening import bind, listen, url
 
     keys = _keys(api_key or [], api_key_file)
     values = options.keywords()
     room = kv_positions or (None if slots <= 2 else 2 * (values["ctx_size"] or 4096))
-    with ProgressDisplay() as progress:
-        service = Service(model, LoadOptions(**values, slots=slots, kv_positions=room), queue=queue, progress=progress)
-    for warning in service.loaded.warnings:
-        terminal.note(f"warning: {warning}")
-    name = alias or Path(model).name
-    app = create_app(service, name, api_keys=keys, cors=cors or ())
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        access_log=log_requests,
-        log_level="info" if log_requests else "warning",
-        timeout_graceful_shutdown=30,
-    )
-    terminal.note(f"{name} on {service.loaded.device.adapter.name}: http://{host}:{port} (Ctrl-C ends it)")
-    uvicorn.Server(config).run()
+    with bind(host, port) as bound:
+        with ProgressDisplay() as progress:
+            load_options = LoadOptions(**values, slots=slots, kv_positions=room)
+            service = Service(model, load_options, queue=queue, progress=progress)
+        try:
+            for warning in service.loaded.warnings:
+                terminal.note(f"warning: {warning}")
+            name = alias or Path(model).name
+            app = create_app(service, name, api_keys=keys, cors=cors or ())
+            told = f"{name} on {service.loaded.device.adapter.name}: {url(bound)} (Ctrl-C ends it)"
+            ready = partial(terminal.note, told)
+            listen(app, bound, patience_s=PATIENCE_S, log_requests=log_requests, ready=ready)
+        finally:
+            # a second Ctrl-C skips the application's own end
+            service.close()
 
 
 def _keys(given: list[str], file: Path | None) -> list[str]:

@@ -73,6 +73,11 @@ class Service:
         """Requests that wait for a slot."""
         return max(0, len(self._requests) - self.running)
 
+    @property
+    def most(self) -> int:
+        """Requests that there is room for, in slots and in the queue."""
+        return self.scheduler.engine.slots + self._queue
+
     async def answer(
         self, ids: list[int], params: SamplingParams, *, continues: bool = False
     ) -> AsyncGenerator[Chunk, None]:
@@ -112,7 +117,7 @@ class Service:
         with self._lock:
             if self._closing:
                 raise QueueFullError("the server is shutting down: ask another one")
-            if len(self._requests) >= self.scheduler.engine.slots + self._queue:
+            if len(self._requests) >= self.most:
                 raise QueueFullError(f"{self._queue} requests wait already: try again later")
             self._requests.add(request)
         self._commands.put(request)

@@ -23,7 +23,7 @@ from wgpu_engine.server.metrics import Metrics, metrics
 
 _BODY_BYTES = 8 << 20
 _ERRORS = (ApiError, ValidationError, EngineError, HTTPException, Exception)
-_PATIENCE_S = 30.0
+PATIENCE_S = 30.0
 """that answers which still run at the end get"""
 
 
@@ -34,7 +34,7 @@ def create_app(
     api_keys: Sequence[str] = (),
     cors: Sequence[str] = (),
     most_body_bytes: int = _BODY_BYTES,
-    patience_s: float = _PATIENCE_S,
+    patience_s: float = PATIENCE_S,
 ) -> Starlette:
     """An application for any ASGI server; at its end it closes the service.
 
@@ -73,9 +73,7 @@ def create_app(
             Route("/docs", openapi.page),
         ],
         middleware=middleware,
-        exception_handlers=dict.fromkeys(
-            (ApiError, ValidationError, EngineError, HTTPException, Exception), handle_error
-        ),
+        exception_handlers=dict.fromkeys(_ERRORS, handle_error),
         lifespan=lifespan,
     )
     app.state.service = service
@@ -83,6 +81,7 @@ def create_app(
     app.state.metrics = Metrics(service)
     app.state.started = int(time.time())
     app.state.most_body_bytes = most_body_bytes
+    app.state.patience_s = patience_s
     return app
 
 

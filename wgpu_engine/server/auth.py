@@ -29,5 +29,5 @@ class ApiKeys:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         offered = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         # every key is compared, so that the time tells nothing
-        found = [hmac.compare_digest(key, offered.encode()) for key in self._keys]
+        found = [hmac.compare_digest(key, offered.encode("latin-1")) for key in self._keys]
         return any(found)

@@ -17,7 +17,7 @@ from wgpu_engine.engine.answers import Chunk
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.service import Service
 from wgpu_engine.server.body import read
-from wgpu_engine.server.errors import ApiError, api_error, error_body
+from wgpu_engine.server.errors import ApiError, api_error, blaming, error_body
 from wgpu_engine.server.generation import Job, Usage, merged, unless_gone
 from wgpu_engine.server.schemas import ChatRequest, CompletionRequest, GenerationRequest, check_supported
 
@@ -55,14 +55,17 @@ async def completions(request: Request) -> Response:
     asked = await read(request, CompletionRequest)
     check_supported(asked)
     service = _service(request, asked)
-    params = asked.params()
-    prompts = asked.prompts()
+    params, prompts, n = asked.params(), asked.prompts(), asked.n or 1
     if not prompts:
         raise ApiError(400, "prompt is empty: give a text or token ids", param="prompt")
-    ids = [await asyncio.to_thread(service.loaded.prompt_ids, prompt) for prompt in prompts]
-    echoes = [service.loaded.tokenizer.decode(each) if asked.echo else "" for each in ids]
-    jobs = [Job(each, one, continues=True) for each in ids for one in _seeded(params, asked.n)]
-    return await _respond(request, asked, COMPLETION, jobs, [echo for echo in echoes for _ in range(asked.n)])
+    _check_room(service, len(prompts) * n, "prompt" if n == 1 else "n")
+    with blaming("prompt"):
+        ids = [await asyncio.to_thread(service.loaded.prompt_ids, prompt) for prompt in prompts]
+        for each in ids:
+            service.scheduler.check(each, params)
+        echoes = [service.loaded.tokenizer.decode(each) if asked.echo else "" for each in ids]
+    jobs = [Job(each, one, continues=True) for each in ids for one in _seeded(params, n)]
+    return await _respond(request, asked, COMPLETION, jobs, [echo for echo in echoes for _ in range(n)])
 
 
 async def chat_completions(request: Request) -> Response:
@@ -70,10 +73,13 @@ async def chat_completions(request: Request) -> Response:
     asked = await read(request, ChatRequest)
     check_supported(asked)
     service = _service(request, asked)
-    params = asked.params()
-    ids = await asyncio.to_thread(service.loaded.chat_ids, asked.messages, None, **asked.chat_template_kwargs)
-    jobs = [Job(ids, one, continues=False) for one in _seeded(params, asked.n)]
-    return await _respond(request, asked, CHAT, jobs, [""] * asked.n)
+    params, n = asked.params(), asked.n or 1
+    _check_room(service, n, "n")
+    with blaming("messages"):
+        ids = await asyncio.to_thread(service.loaded.chat_ids, asked.messages, None, **asked.chat_template_kwargs)
+        service.scheduler.check(ids, params)
+    jobs = [Job(ids, one, continues=False) for one in _seeded(params, n)]
+    return await _respond(request, asked, CHAT, jobs, [""] * n)
 
 
 def _service(request: Request, asked: GenerationRequest) -> Service:
@@ -87,6 +93,15 @@ def _service(request: Request, asked: GenerationRequest) -> Service:
         )
     service: Service = request.app.state.service
     return service
+
+
+def _check_room(service: Service, answers: int, field: str) -> None:
+    """Refuses what would be too much for an idle server too."""
+    if answers > service.most:
+        message = (
+            f"{field} asks for {answers} answers, more than the {service.most} that there is room for: ask for fewer"
+        )
+        raise ApiError(400, message, param=field)
 
 
 def _seeded(params: SamplingParams, n: int) -> list[SamplingParams]:
@@ -107,12 +122,16 @@ async def _respond(
     }
     chunks = merged(request.app.state.service, request.app.state.metrics, jobs)
     if not asked.stream:
-        return JSONResponse(await unless_gone(request, _whole(chunks, head, form, jobs, asked.n, echoes)))
+        return JSONResponse(await unless_gone(request, _whole(chunks, head, form, jobs, asked.n or 1, echoes)))
     # what goes wrong before the first chunk has a status of its own
     first = await unless_gone(request, _first(chunks))
-    wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
+    wants_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
     return EventSourceResponse(
-        _events(chunks, first, head, form, jobs, asked.n, echoes, wants_usage), ping=PING_S, sep="\n"
+        _events(chunks, first, head, form, jobs, asked.n or 1, echoes, wants_usage),
+        ping=PING_S,
+        sep="\n",
+        # else a server that is to end would break off streams that it still makes
+        shutdown_grace_period=request.app.state.patience_s,
     )
 
 
@@ -166,7 +185,7 @@ async def _events(
         text = echoes[number] * fresh[number] + chunk.text
         choice = {"index": number, **form.choice(text, fresh[number], True), "finish_reason": chunk.finish_reason}
         fresh[number] = False
-        return {"data": _json(head | {"choices": [choice]})}
+        return {"data": _json(head | {"choices": [choice]} | ({"usage": None} if wants_usage else {}))}
 
     async with aclosing(chunks):
         try:

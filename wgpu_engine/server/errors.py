@@ -1,5 +1,7 @@
 """Errors in the shape that OpenAI's API gives them."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
@@ -7,15 +9,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from wgpu_engine.errors import DeviceError, EngineError, QueueFullError, RequestError
+from wgpu_engine.errors import ContextFullError, DeviceError, EngineError, QueueFullError, RequestError
 
 
 class ApiError(Exception):
     """A request that is refused, with its status and the field that is to blame."""
 
-    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
+        self.headers = dict(headers or {})
 
 
 def api_error(error: Exception) -> ApiError:
@@ -23,10 +34,11 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        # a union names the type that it tried behind the field
-        param = ".".join(str(part) for part in first["loc"] if not (isinstance(part, str) and "[" in part))
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = ".".join(map(str, first["loc"]))
         return ApiError(400, f"{param}: {first['msg']}" if param else first["msg"], param=param or None)
+    if isinstance(error, ContextFullError):
+        return ApiError(400, str(error), code="context_length_exceeded")
     if isinstance(error, RequestError):
         return ApiError(400, str(error))
     if isinstance(error, QueueFullError):
@@ -36,7 +48,7 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, EngineError):
         return ApiError(500, str(error))
     if isinstance(error, HTTPException):
-        return ApiError(error.status_code, error.detail)
+        return ApiError(error.status_code, error.detail, headers=error.headers)
     return ApiError(500, "the server failed: try again, and report it if it comes back")
 
 
@@ -48,12 +60,26 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 
 def error_response(error: ApiError) -> Response:
-    headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
+    headers = error.headers | ({"Retry-After": "1"} if error.status in (429, 503) else {})
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(error_body(error), error.status, headers)
 
 
-async def handle_error(_request: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """For Starlette's table of handlers."""
-    return error_response(api_error(error))
+    found = api_error(error)
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):
+        found.message = f"there is no {request.method} {request.url.path!r:.80} here: see /docs"
+    return error_response(found)
+
+
+@contextmanager
+def blaming(field: str) -> Iterator[None]:
+    """Names a field in the errors of requests that arise within."""
+    try:
+        yield
+    except RequestError as error:
+        found = api_error(error)
+        found.param = field
+        raise found from error

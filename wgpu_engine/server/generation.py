@@ -72,7 +72,7 @@ async def merged(service: Service, metrics: Metrics, jobs: Sequence[Job]) -> Asy
 
     async def pump(number: int, job: Job) -> None:
         reason = "cancelled"
-        timings = Timings(prompt_tokens=len(job.ids))
+        timings = Timings()
         try:
             async with aclosing(service.answer(job.ids, job.params, continues=job.continues)) as chunks:
                 async for chunk in chunks:

@@ -1,45 +1,79 @@
 """What requests look like. Unknown fields are passed over, as clients of other servers send many."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StrictInt, StrictStr, WrapValidator
+from pydantic_core import PydanticCustomError, ValidationError
 
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.server.errors import ApiError
 
 _MOST_ANSWERS = 128
+_MOST_TOKENS = 1 << 31
+_MOST_STOPS = 64
+_LONGEST_STOP = 1024
+_OUR_VARIABLES = ("self", "messages", "tools")
+"""that a template gets from us"""
 
-Ids = list[StrictInt]
+
+def _either(what: str) -> WrapValidator:
+    """Has a union complain of the field as a whole, in place of each type that it tried."""
+
+    def validate(value: Any, tried: Callable[[Any], Any]) -> Any:
+        try:
+            return tried(value)
+        except ValidationError:
+            raise PydanticCustomError("either", "{message}", {"message": f"Input should be {what}"}) from None
+
+    return WrapValidator(validate)
+
+
+def _free_names(variables: dict[str, Any]) -> dict[str, Any]:
+    for name in _OUR_VARIABLES:
+        if name in variables:
+            raise PydanticCustomError("reserved", "{message}", {"message": f"{name!r} can't be set here: leave it out"})
+    return variables
+
+
+Id = Annotated[StrictInt, Field(ge=0, lt=1 << 32)]
+Ids = list[Id]
 Prompt = StrictStr | Ids
-_Fields = TypeVar("_Fields", bound="GenerationRequest")
+StopText = Annotated[StrictStr, Field(min_length=1, max_length=_LONGEST_STOP)]
+Variables = Annotated[dict[str, Any], AfterValidator(_free_names)]
 
 
 class StreamOptions(BaseModel):
     """What a stream carries besides text."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class GenerationRequest(BaseModel):
     """What both kinds of completion take: OpenAI's fields, and those that llama.cpp and vLLM add."""
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, allow_inf_nan=False)
 
     model: StrictStr | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: StrictInt | None = None
-    min_p: float | None = None
+    temperature: Annotated[float | None, Field(ge=0, le=100)] = None
+    top_p: Annotated[float | None, Field(ge=0, le=1)] = None
+    top_k: Annotated[StrictInt | None, Field(ge=0, le=1 << 31)] = None
+    min_p: Annotated[float | None, Field(ge=0, le=1)] = None
     repetition_penalty: Annotated[
-        float | None, Field(validation_alias=AliasChoices("repetition_penalty", "repeat_penalty"))
+        float | None, Field(ge=0.01, le=100, validation_alias=AliasChoices("repetition_penalty", "repeat_penalty"))
     ] = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    presence_penalty: Annotated[float | None, Field(ge=-100, le=100)] = None
+    frequency_penalty: Annotated[float | None, Field(ge=-100, le=100)] = None
     seed: StrictInt | None = None
-    max_tokens: Annotated[StrictInt | None, Field(ge=0)] = None
-    stop: StrictStr | list[StrictStr] | None = None
+    max_tokens: Annotated[StrictInt | None, Field(ge=0, le=_MOST_TOKENS)] = None
+    stop: Annotated[
+        Annotated[StrictStr, Field(max_length=_LONGEST_STOP)]
+        | Annotated[list[StopText], Field(max_length=_MOST_STOPS)]
+        | None,
+        _either(f"a text, or a list of up to {_MOST_STOPS} texts of 1 to {_LONGEST_STOP} characters"),
+    ] = None
     ignore_eos: bool | None = None
-    n: Annotated[StrictInt, Field(ge=1, le=_MOST_ANSWERS)] = 1
+    n: Annotated[StrictInt | None, Field(ge=1, le=_MOST_ANSWERS)] = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     logit_bias: dict[str, float] | None = None
@@ -73,7 +107,7 @@ class GenerationRequest(BaseModel):
 class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`."""
 
-    prompt: Prompt | list[Prompt]
+    prompt: Annotated[Prompt | list[Prompt], _either("a text, a list of token ids, or a list of such")]
     echo: bool | None = None
     suffix: StrictStr | None = None
     logprobs: Any = None
@@ -93,13 +127,13 @@ class ChatRequest(GenerationRequest):
     """`POST /v1/chat/completions`."""
 
     messages: list[dict[str, Any]]
-    max_completion_tokens: Annotated[StrictInt | None, Field(ge=0)] = None
+    max_completion_tokens: Annotated[StrictInt | None, Field(ge=0, le=_MOST_TOKENS)] = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: StrictInt | None = None
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    chat_template_kwargs: Variables = Field(default_factory=dict)
 
     def unsupported(self) -> list[str]:
         found = super().unsupported() + [name for name in ("logprobs", "top_logprobs") if getattr(self, name)]
@@ -133,7 +167,7 @@ class TemplateRequest(BaseModel):
 
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    chat_template_kwargs: Variables = Field(default_factory=dict)
 
 
 def check_supported(request: GenerationRequest) -> None:
@@ -141,6 +175,3 @@ def check_supported(request: GenerationRequest) -> None:
     names = request.unsupported()
     if names:
         raise ApiError(400, f"{names[0]} is not supported yet: leave it out", param=names[0], code="unsupported")
-
-
-Finish = Literal["stop", "length"]
