@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -411,8 +412,8 @@ def test_takes_the_tokenizers_files_along(tiny_folder: Write) -> None:
 
 def test_every_family_names_all_its_tensors_once() -> None:
     for family in FAMILIES.values():
-        # GPT-2 is published with and without the first part of its names
-        short = {name.removeprefix("transformer."): wanted for name, wanted in family.names.items()}
+        # GPT-2 and BERT are published with and without the first part of their names
+        short = {re.sub(r"^(transformer|bert)\.", "", name): wanted for name, wanted in family.names.items()}
         found = [name for name in short.values() if name]
         assert len(found) == len(set(found))
         for name, wanted in family.names.items():
