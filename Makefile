@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 MODEL := smollm2
+ENCODER := minilm
 PROMPT := Give me three tips for staying healthy.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
 ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVER_FILES=$(SWIFTSHADER)
@@ -33,6 +34,7 @@ demo: $(VENV)/.ready ## set up, fetch the default model and answer a prompt
 test: $(VENV)/.ready-dev ## set up and run all tests but the slow ones
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/wgpu-engine pull $(ENCODER)
 	$(BIN)/pytest -m "not slow"
 
 test-slow: $(VENV)/.ready-dev ## the sweeps that take minutes

@@ -345,6 +345,15 @@ def smollm2() -> Path:
         pytest.skip("the default model is absent: run `wgpu-engine pull smollm2`")
 
 
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2; skips where it was not pulled. Tests that use it carry the marker `model`."""
+    try:
+        return Store().find("minilm")
+    except ModelNotFoundError:
+        pytest.skip("all-MiniLM-L6-v2 is absent: run `wgpu-engine pull minilm`")
+
+
 @dataclass
 class LlamaFolder:
     """A random llama of one layer as Hugging Face publishes models; what a test changes makes another folder."""

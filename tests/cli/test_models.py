@@ -40,6 +40,19 @@ def test_lists_models_by_the_names_that_commands_take(cli: Cli, store: Store) ->
         assert store.find(report["name"]) == Path(report["path"])
 
 
+def test_folders_go_by_the_catalogues_name(cli: Cli, store: Store) -> None:
+    folder = store.folder / "all-MiniLM-L6-v2"
+    folder.mkdir()
+    (folder / "config.json").write_bytes(b"{}")
+    output = cli("list", env={"COLUMNS": "200"}).stdout
+    listed, missing = output.split("Ready to pull by name")
+    assert "minilm" in listed and "minilm" not in missing
+    (report,) = json.loads(cli("list", "--json").stdout)
+    assert (report["name"], report["path"], report["size"]) == ("minilm", str(folder), 2)
+    assert cli("rm", "minilm").stderr == "removed minilm\n"
+    assert not folder.exists()
+
+
 def test_rm_deletes(cli: Cli, store: Store) -> None:
     for name in ("a", "b"):
         (store.folder / f"{name}.gguf").write_bytes(b"x")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wgpu_engine.errors import ModelNotFoundError, RequestError
-from wgpu_engine.files.catalogue import CATALOGUE, DEFAULT_MODEL, lookup
+from wgpu_engine.files.catalogue import CATALOGUE, DEFAULT_MODEL, PackageFolder, lookup
 from wgpu_engine.files.store import Record, Store, partial_path, record_path, write_record
 
 
@@ -128,6 +128,63 @@ def test_removes_a_model_and_all_that_belongs_to_it(store: Store, put: Callable[
         store.remove("m")
 
 
+@pytest.fixture
+def put_folder(store: Store) -> Callable[..., Path]:
+    """Puts a folder with config.json into the store."""
+
+    def into_store(name: str, source: str | None = None) -> Path:
+        path = store.folder / name
+        (path / "deep").mkdir(parents=True)
+        (path / "config.json").write_bytes(b"{}")
+        (path / "deep" / "weights").write_bytes(bytes(5))
+        if source is not None:
+            store.register(name, Record(7, "1" * 64, source))
+        return path
+
+    return into_store
+
+
+def test_folders_are_models_too(store: Store, put: Callable[..., Path], put_folder: Callable[..., Path]) -> None:
+    path = put_folder("Model-v2.5", "pypi:x/y")
+    put("model-v2.5.gguf")
+    (store.folder / "empty").mkdir()
+    for name in (".hidden", "m.part", "m.part.gone", "m.gguf.part.pip"):
+        put_folder(name)
+    folder, file = store.models()
+    assert (folder.name, folder.path, folder.size, folder.source) == ("Model-v2.5", path, 7, "pypi:x/y")
+    assert file.path.is_file()
+    assert store.find("Model-v2.5") == store.find("pypi:x/y") == path
+    assert store.find("model-v2.5") == store.find("model-v2.5.gguf") == file.path
+
+
+def test_removes_a_folder_and_nothing_else(
+    store: Store, put: Callable[..., Path], put_folder: Callable[..., Path]
+) -> None:
+    path = put_folder("Mine", "pypi:x/y")
+    other = put_folder("Mine2")
+    put_folder("Mine.part")
+    put_folder("Mine.part.gone")
+    store.remove("mine")
+    assert not record_path(path).exists() and list(store.folder.iterdir()) == [other]
+    # A removal that was interrupted can be ended by the same name.
+    put_folder("Mine.part.gone")
+    store.remove("Mine")
+    assert list(store.folder.iterdir()) == [other]
+    (other / "config.json").unlink()
+    with pytest.raises(ModelNotFoundError, match="`wgpu-engine list` shows"):
+        store.remove("Mine2")
+    assert (other / "deep" / "weights").exists()
+
+
+def test_a_link_to_a_folder_is_removed_alone(store: Store, put_folder: Callable[..., Path], tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    put_folder("x").rename(outside)
+    (store.folder / "link").symlink_to(outside)
+    assert [model.size for model in store.models()] == [7]
+    store.remove("link")
+    assert list(store.folder.iterdir()) == [] and (outside / "config.json").exists()
+
+
 def test_removes_an_interrupted_download(store: Store, put: Callable[..., Path]) -> None:
     entry = lookup(DEFAULT_MODEL)
     assert entry is not None
@@ -158,4 +215,6 @@ def test_the_catalogue_is_consistent(store: Store) -> None:
     assert len(names) == len(set(names))
     assert names == [name.lower() for name in names]
     for entry in CATALOGUE:
-        assert store.path_for(entry.file).name == entry.file
+        assert store.place_of(entry).name == entry.file
+        if isinstance(entry.source, PackageFolder):
+            assert all(".." not in file.name and not file.name.startswith("/") for file in entry.source.files)

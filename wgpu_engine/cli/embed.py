@@ -23,12 +23,12 @@ def embed(
 ) -> None:
     """Print an embedding for each text: a line of numbers of length 1.
 
-    The model is an encoder (BERT), such as all-MiniLM-L6-v2.
+    The model is an encoder (BERT), such as `minilm`.
     Texts longer than it takes lose their end, with a warning.
 
     Examples:
-      wgpu-engine embed ./all-MiniLM-L6-v2 "A fox jumps." "A dog sleeps."
-      wgpu-engine embed ./all-MiniLM-L6-v2 --json < sentences.txt > embeddings.json
+      wgpu-engine embed minilm "A fox jumps." "A dog sleeps."
+      wgpu-engine embed minilm --json < sentences.txt > embeddings.json
       wgpu-engine embed ./bge-small-en-v1.5.gguf --precision exact "Why is the sky blue?"
     """
     wanted = texts or _lines(model)

