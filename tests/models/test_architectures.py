@@ -1,8 +1,9 @@
 """Every architecture, from its folder and from GGUF, beside transformers and beside the reference in float64."""
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 
 from tests.models.gguf_conversion import ARCHITECTURES, convert
 from tests.models.hf_models import BASES, VARIANTS, Variant, config_of, safetensors, write_folder
+from tests.models.hf_reference import attention as hf_attention
 from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.errors import UnsupportedModelError
+from wgpu_engine.models import llama
+from wgpu_engine.ops import attention
 from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
 
@@ -142,6 +146,30 @@ def test_sequences_side_by_side(architecture: str, tmp_path: Path) -> None:
                 found[row.slot].append(bits)
     for slot, each in enumerate(found):
         assert b"".join(each) == alone[slot].tobytes(), f"the sequence in slot {slot}"
+
+
+def test_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Attention sinks in a model that has none by itself: its layers are given them, and the reference too.
+
+    The prompt is longer than a partition of attention, so that single tokens take it in parts and many at once don't.
+    """
+    config = config_of("LlamaForCausalLM")
+    folder, ids = write_folder(tmp_path, config), [(7 + 31 * i + i * i) % 500 for i in range(270)]
+    sinks = rng.normal(2, 2, (config["num_hidden_layers"], config["num_attention_heads"])).astype(np.float32)
+
+    def with_sinks(builder: Any, qkv: Any, heads: Any, cache: Any, layer: int, *others: Any, **options: Any) -> Any:
+        buffer = builder.device.buffer(sinks[layer].nbytes, "sinks")
+        builder.device.write(buffer, 0, sinks[layer].tobytes())
+        return attention.attend(builder, qkv, heads, cache, layer, *others, sinks=buffer, **options)
+
+    plain = run_folder(folder, ids)
+    layers = cycle(sinks.astype(np.float64))
+    reference = hf_attention.attend
+    monkeypatch.setattr(llama, "attend", with_sinks)
+    monkeypatch.setattr(hf_attention, "attend", lambda *given, **more: reference(*given, sinks=next(layers), **more))
+    wanted = run_folder(folder, ids)
+    assert np.abs(wanted - plain).max() > 100 * TOLERANCE
+    check(folder, ids, wanted)
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM"])

@@ -122,3 +122,25 @@ def test_the_text_comes_back(pre: str, text: str) -> None:
     for parse_special in (True, False):
         ids = ours.encode(text, add_special=False, parse_special=parse_special)
         assert ours.decode(ids, skip_special=False) == text
+
+
+@pytest.mark.model
+@pytest.mark.conformance
+def test_a_vocabulary_of_30_thousand_word_pieces(
+    minilm: Path, conformance: Path, read_metadata: Callable[[Path], dict[str, Any]]
+) -> None:
+    """BERT's own, which all-MiniLM-L6-v2 has as tokenizer.json and BGE as GGUF."""
+    library = Library.from_file(str(minilm / "tokenizer.json"))
+    library.no_truncation()
+    library.no_padding()
+    metadata = read_metadata(conformance / "vocabularies" / "ggml-vocab-bert-bge.gguf")
+    tokens = metadata["tokenizer.ggml.tokens"]
+    ours = open_tokenizer(metadata, len(tokens), TokenizersEncoder)
+    assert library.get_vocab_size() == len(tokens)
+
+    @settings(max_examples=300, deadline=None)
+    @given(text=TEXTS)
+    def same(text: str) -> None:
+        assert ours.encode(text) == library.encode(text).ids
+
+    same()

@@ -27,10 +27,12 @@ def attend(
     window: int | None = None,
     cap: float | None = None,
     causal: bool = True,
+    sinks: Doubles | None = None,
 ) -> Doubles:
     """[tokens, heads, head_dim] and keys and values of fewer heads, each for a group of neighbours -> [tokens, width].
 
-    A position sees itself and what is before it, of a window the last `window` positions.
+    A position sees itself and what is before it, of a window the last `window` positions. `sinks` [heads] are scores
+    that stand for no position, as modeling_gpt_oss.py has them.
     """
     tokens, heads, head_dim = q.shape
     group = heads // k.shape[1]
@@ -43,6 +45,10 @@ def attend(
         scores[:, distance < 0] = -np.inf
     if window is not None:
         scores[:, distance >= window] = -np.inf
+    if sinks is not None:
+        ends = np.broadcast_to(sinks[:, None, None], (heads, tokens, 1))
+        scores = np.concatenate([scores, ends], axis=2)
+        v = np.concatenate([v, np.zeros((heads, 1, head_dim))], axis=1)
     return (softmax(scores) @ v).swapaxes(0, 1).reshape(tokens, -1)
 
 
