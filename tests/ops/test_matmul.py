@@ -33,7 +33,9 @@ class Material:
         a, _ = lab.activation(plan, self.values[rows], codec_for(plan, one), squares=self.squares[rows], eps=EPS)
         x = plan.floats(self.features, "residual")
         if kind == "gated":
-            outs = [gated(plan, (self.weights["two"],), a, "f32", bias=self.bias).buffer]
+            # biases of gate and up lie one behind the other, in fours
+            bias = self.bias if self.features % 4 == 0 else None
+            outs = [gated(plan, (self.weights["two"],), a, "f32", bias=bias).buffer]
         elif kind == "residual":
             h = add_to_residual(plan, one, a, x, self.norm, "f32", bias=self.bias, scale=0.3)
             outs = [x, h.buffer, h.squares]
