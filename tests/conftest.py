@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import wgpu_engine.engine.loading
+from wgpu_engine.engine.service import Service
 from wgpu_engine.errors import ModelNotFoundError
 from wgpu_engine.files.store import HOME_VARIABLE, Store
 from wgpu_engine.gpu import wgsl
@@ -114,6 +115,27 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
         monkeypatch.setattr(wgsl, "_render", spoiled)
 
     return change
+
+
+@pytest.fixture
+def lose() -> Callable[[Service], None]:
+    """Destroys a service's device at its next step, in its own thread and while nothing is in flight.
+
+    The library ends the process where a buffer is read that a device took along when it was destroyed.
+    """
+
+    def at_next_step(service: Service) -> None:
+        scheduler, device = service.scheduler, service.loaded.device
+        step = scheduler.step
+
+        async def lost() -> None:
+            await scheduler.drain()
+            device._device.destroy()
+            await step()
+
+        scheduler.step = lost  # type: ignore[method-assign]
+
+    return at_next_step
 
 
 @pytest.fixture

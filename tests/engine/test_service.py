@@ -89,20 +89,18 @@ def test_what_cannot_be(service: Service) -> None:
     assert len(asyncio.run(tokens(service, [1, 2]))) == 30
 
 
-def test_a_lost_device_is_opened_again(service: Service) -> None:
+def test_a_lost_device_is_opened_again(service: Service, lose: Callable[[Service], None]) -> None:
     wanted = asyncio.run(tokens(service, [3, 4, 5]))
 
-    async def lose() -> None:
+    async def loss() -> None:
         async with aclosing(service.answer([3, 4, 5], SamplingParams(**GREEDY))) as chunks:
             await anext(chunks)
-            # not amid a call of the other thread, where the library would end the process
-            with service.loaded.device._lock:
-                service.loaded.device._device.destroy()
+            lose(service)
             with pytest.raises(DeviceLostError, match="load the model again"):
                 async for _ in chunks:
                     pass
 
-    asyncio.run(lose())
+    asyncio.run(loss())
     assert asyncio.run(tokens(service, [3, 4, 5])) == wanted
 
 

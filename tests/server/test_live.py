@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from tests.server.conftest import CTX, QUEUE, SLOTS, Live, greedy, wait_for
+from wgpu_engine.engine.service import Service
 
 LONG = CTX - 20
 
@@ -131,14 +133,13 @@ def test_a_crowd(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     live.settle()
 
 
-def test_a_device_that_is_lost_amid_a_stream(live: Live) -> None:
+def test_a_device_that_is_lost_amid_a_stream(live: Live, lose: Callable[[Service], None]) -> None:
     wanted = text(live)
     lines: list[str] = []
     with httpx.stream("POST", f"{live.url}/v1/completions", content=stream_body(), timeout=60) as response:
         for line in response.iter_lines():
             if not lines:
-                with live.service.loaded.device._lock:
-                    live.service.loaded.device._device.destroy()
+                lose(live.service)
             lines.append(line)
     last = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")][-1]
     assert "[DONE]" not in "".join(lines)

@@ -1,1 +1,0 @@
-"""The HTTP server: OpenAI's API over a service."""
