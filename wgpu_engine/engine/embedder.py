@@ -2,26 +2,22 @@
 
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING
 
 from wgpu_engine.engine.answers import in_thread
 from wgpu_engine.engine.encoder import Encoder
 from wgpu_engine.engine.kernel_check import check_kernels
+from wgpu_engine.engine.loading import Precision, Progress, load_weights, opened
 from wgpu_engine.engine.memory import check_budget, footprint, memory_budget
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import RequestError
-from wgpu_engine.files.model_file import ModelFile
-from wgpu_engine.files.opening import open_any
-from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
-from wgpu_engine.gpu.native import open_device
-from wgpu_engine.models.registry import describe, load_model
+from wgpu_engine.models.registry import describe
 from wgpu_engine.models.settings import Settings
-from wgpu_engine.ops.repack import Loader
+from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
 from wgpu_engine.text.opening import open_tokenizer
@@ -30,12 +26,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Progress = Callable[[str, int, int | None], None]
 _LONGEST = 8192
 """tokens of a text; its rows are in one plan"""
 
 
-class Embedder:
+class Embedder(Closing):
     """An encoder of texts on an adapter; close it, or use it as a context manager, to give its memory back.
 
     Args:
@@ -53,59 +48,45 @@ class Embedder:
         self,
         model: str | Path,
         device: str | int | None = None,
-        precision: Literal["fast", "exact"] = "fast",
+        precision: Precision = "fast",
         *,
         memory_budget: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         if precision not in ("fast", "exact"):
             raise RequestError(f"precision must be fast or exact, not {precision!r}")
-        if not isinstance(model, str | Path):
-            raise RequestError(f"model must be a path or the name of a model in the store, not {model!r}")
-        self.path = Store().find(model)
         self.warnings: list[str] = []
         """what is odd about the model"""
         self._turns = Turns()
         self._closed = False
-        self._device = drive(open_device(device))
-        try:
-            with drive(open_any(self.path)) as file:
-                drive(self._load(file, precision, memory_budget, progress))
-        except BaseException:
-            self._device.close()
-            raise
+        drive(self._load(model, device, precision, memory_budget, progress))
 
     async def _load(
-        self, file: ModelFile, precision: Literal["fast", "exact"], budget: int | None, progress: Progress | None
+        self,
+        model: str | Path,
+        device: str | int | None,
+        precision: Precision,
+        budget: int | None,
+        progress: Progress | None,
     ) -> None:
-        self.description = describe(file.metadata, file.tensors)
-        if not self.description.encodes:
-            raise RequestError(
-                f"{self.path} is a language model ({self.description.architecture}), which makes no embeddings: use a "
-                "BERT, such as minilm"
+        async with opened(model, device) as (self.path, self._device, file):
+            self.description = describe(file.metadata, file.tensors)
+            if not self.description.encodes:
+                raise RequestError(
+                    f"{self.path} is a language model ({self.description.architecture}), which makes no embeddings: "
+                    "use a BERT, such as minilm"
+                )
+            positions = self.description.context
+            self.max_tokens = min(positions, Settings(file.metadata).count("most_tokens", positions), _LONGEST)
+            """tokens that a text may have; of longer ones the end is cut off"""
+            need = footprint(self.description, file.tensor_bytes, self.max_tokens, "f32")
+            check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.max_tokens)
+            self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
+            weights = await load_weights(self._device, file, self.warnings, progress)
+            self._encoder = Encoder(
+                self._device, weights, longest=self.max_tokens, precision=precision, tuning=load_tuning(self._device)
             )
-        positions = self.description.context
-        self.max_tokens = min(positions, Settings(file.metadata).count("most_tokens", positions), _LONGEST)
-        """tokens that a text may have; of longer ones the end is cut off"""
-        need = footprint(self.description, file.tensor_bytes, self.max_tokens, "f32")
-        check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.max_tokens)
-        self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
-        done = 0
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            if progress is not None:
-                progress("weights", done, file.tensor_bytes)
-
-        loader = Loader(self._device, advance)
-        model = await load_model(self._device, file.metadata, file.tensors, loader)
-        await loader.finish()
-        self.warnings += [*file.notes, *loader.warnings]
-        self._encoder = Encoder(
-            self._device, model, longest=self.max_tokens, precision=precision, tuning=load_tuning(self._device)
-        )
-        await check_kernels(self._encoder, file.tensors, self.warnings, progress)
+            await check_kernels(self._encoder, file.tensors, self.warnings, progress)
 
     @property
     def adapter(self) -> AdapterInfo:
@@ -199,14 +180,6 @@ class Embedder:
         """Frees everything on the device; the Embedder can't be used any more."""
         self._closed = True
         self._device.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _checked(ids: Sequence[int]) -> list[int]:

@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wgpu_engine.engine.answers import Chunk, Completion, answer, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.evaluation import log_probs, logits
@@ -21,6 +20,7 @@ from wgpu_engine.errors import EngineError, RequestError
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.ops.kv import KVType
 from wgpu_engine.ops.matmul import Problem, Variant
+from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.drive import drive
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Statistics:
     """alive on the device"""
 
 
-class LLM:
+class LLM(Closing):
     """A model loaded onto an adapter; close it, or use it as a context manager, to give its memory back.
 
     One answer is made at a time: other threads and tasks wait for their turn.
@@ -236,14 +236,6 @@ class LLM:
         """Frees everything on the device; the LLM can't be used any more."""
         self._closed = True
         self._device.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ids(self, prompt: str | Sequence[int]) -> list[int]:
         self._check_open()

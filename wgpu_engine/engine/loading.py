@@ -1,7 +1,8 @@
 """Brings a model from its file onto an adapter, ready to run."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from wgpu_engine.files.opening import open_any
 from wgpu_engine.files.quants import QuantType
 from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.native import NativeDevice, open_device
-from wgpu_engine.models.model import Description
+from wgpu_engine.models.model import Description, Model
 from wgpu_engine.models.registry import describe, load_model
 from wgpu_engine.ops.kv import KVType
 from wgpu_engine.ops.repack import Loader
@@ -113,20 +114,54 @@ async def load(model: str | Path, options: LoadOptions, progress: Progress | Non
     Raises:
         EngineError: the model or the adapter is missing, unsupported or too small.
     """
+    target = None if options.quantize is None else _quantization(options.quantize)
+    async with opened(model, options.device) as (path, device, file):
+        warnings: list[str] = []
+        if target is not None:
+            file = _quantized(file, target, warnings)
+        return await _load(path, device, file, options, warnings, progress)
+
+
+@asynccontextmanager
+async def opened(model: str | Path, selector: str | int | None) -> AsyncIterator[tuple[Path, NativeDevice, ModelFile]]:
+    """Where a model is, the adapter that a selector chooses, and the model's files, open for this long.
+
+    The device is closed where loading fails.
+
+    Raises:
+        EngineError: the model or the adapter is missing or unsupported.
+    """
     if not isinstance(model, str | Path):
         raise RequestError(f"model must be a path or the name of a model in the store, not {model!r}")
-    target = None if options.quantize is None else _quantization(options.quantize)
     path = Store().find(model)
-    device = await open_device(options.device)
+    device = await open_device(selector)
     try:
         with await open_any(path) as file:
-            warnings: list[str] = []
-            if target is not None:
-                file = _quantized(file, target, warnings)
-            return await _load(path, device, file, options, warnings, progress)
+            yield path, device, file
     except BaseException:
         device.close()
         raise
+
+
+async def load_weights(device: NativeDevice, file: ModelFile, warnings: list[str], progress: Progress | None) -> Model:
+    """Brings a model's weights onto a device; `warnings` get what is odd about them.
+
+    Raises:
+        EngineError: what `load_model` raises, or the file can't be read.
+    """
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress("weights", done, file.tensor_bytes)
+
+    loader = Loader(device, advance)
+    model = await load_model(device, file.metadata, file.tensors, loader)
+    await loader.finish()
+    warnings += [*file.notes, *loader.warnings]
+    return model
 
 
 async def _load(
@@ -156,18 +191,7 @@ async def _load(
             f"the file has no chat template: conversations take the built-in {chat_template.origin!r}, to which its "
             "vocabulary or its name points"
         )
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress is not None:
-            progress("weights", done, file.tensor_bytes)
-
-    loader = Loader(device, advance)
-    model = await load_model(device, file.metadata, file.tensors, loader)
-    await loader.finish()
-    warnings += [*file.notes, *loader.warnings]
+    model = await load_weights(device, file, warnings, progress)
     engine = Engine(
         device,
         model,

@@ -3,11 +3,10 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from wgpu_engine.errors import ModelFileError
 from wgpu_engine.files.gguf import GGUF, TensorInfo, Value, read_gguf
+from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.file_source import FileSource
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.ASCII)
@@ -22,7 +21,7 @@ def part_names(name: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ModelFile:
+class ModelFile(Closing):
     """An open model: its metadata, and where the bytes of each tensor are. A context manager that closes it."""
 
     path: Path
@@ -46,14 +45,6 @@ class ModelFile:
     def close(self) -> None:
         for source in self.sources:
             source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def open_model(path: Path) -> ModelFile:

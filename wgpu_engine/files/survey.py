@@ -6,8 +6,6 @@ Nothing is raised for what a file holds; only one that can't be opened at all, o
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from wgpu_engine.errors import EngineError
 from wgpu_engine.files.gguf import TensorInfo, UnreadableTensor, survey_gguf
@@ -16,13 +14,14 @@ from wgpu_engine.files.hf_config import read_json
 from wgpu_engine.files.hf_folder import open_folder
 from wgpu_engine.files.model_file import open_model, part_names
 from wgpu_engine.files.safetensors import read_safetensors
+from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.file_source import FileSource
 
 _CONFIG_BYTES = 1 << 24
 
 
 @dataclass
-class Survey:
+class Survey(Closing):
     """A model's files. A context manager that closes them."""
 
     path: Path
@@ -46,14 +45,6 @@ class Survey:
     def close(self) -> None:
         for source in self.sources:
             source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def survey(path: Path) -> Survey:

@@ -3,13 +3,12 @@
 import mmap
 import stat
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from wgpu_engine.errors import ModelFileError, ModelNotFoundError
+from wgpu_engine.platform.closing import Closing
 
 
-class FileSource:
+class FileSource(Closing):
     """Reads a local file without copying it: the pages stay the file's own, none is anonymous memory.
 
     Views that `read` returned keep the map alive beyond `close`.
@@ -53,11 +52,3 @@ class FileSource:
     def close(self) -> None:
         """Unmap the file as soon as no view of it is left."""
         self._view = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
