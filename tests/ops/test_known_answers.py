@@ -1,6 +1,7 @@
 """Known answers: that the references are right, that sound kernels pass, and that broken ones are found."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
@@ -214,7 +215,9 @@ def test_doctor_tells_by_its_exit_code(spoil: Break, monkeypatch: pytest.MonkeyP
         spoil("rope/", "angles[", "1.01 * angles[")
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
     assert result.exit_code == code
-    assert ("4 of 5 kernels give wrong answers on " in result.stdout) == broken
+    verdict = re.search(r"(\d) of (\d) kernels give wrong answers on ", result.stdout)
+    assert bool(verdict) == broken
+    assert verdict is None or int(verdict[1]) == int(verdict[2]) - 1, "all but the sampler"
     assert ("rope neox f32" in result.stdout) == broken
 
 
