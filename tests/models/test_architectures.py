@@ -169,7 +169,11 @@ def test_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.G
     monkeypatch.setattr(hf_attention, "attend", lambda *given, **more: reference(*given, sinks=next(layers), **more))
     wanted = run_folder(folder, ids)
     assert np.abs(wanted - plain).max() > 100 * TOLERANCE
-    check(folder, ids, wanted)
+    with open_(folder, len(ids)) as llm:
+        whole = logits(llm, ids, [270])
+        assert np.abs(whole - wanted).max() < TOLERANCE
+        for cut in ([3, 267], [255] + [1] * 15):
+            assert np.array_equal(logits(llm, ids, cut), whole), cut
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM"])
