@@ -19,7 +19,7 @@ from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import EngineError, RequestError
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.ops.kv import KVType
-from wgpu_engine.ops.matmul import Problem, Variant
+from wgpu_engine.ops.variants import Problem, Variant
 from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.drive import drive
 

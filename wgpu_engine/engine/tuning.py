@@ -8,7 +8,7 @@ from typing import Any
 from wgpu_engine.files.store import Store, read_record, write_record
 from wgpu_engine.gpu.device import Device
 from wgpu_engine.gpu.fingerprint import fingerprint
-from wgpu_engine.ops.matmul import Problem, Variant
+from wgpu_engine.ops.variants import Problem, Variant
 
 _FILE = "tuning.json"
 _KEPT = 16

@@ -1,11 +1,11 @@
 """Matrix products straight from quantized weights, with what follows them fused in."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Dispatch
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
+from wgpu_engine.ops.variants import Problem, Variant, variants
 from wgpu_engine.ops.weight import Norm, Weight, WeightPart
 
 Binding = tuple[str, tuple[str, str], Buffer]
@@ -13,66 +13,6 @@ FLOATS = "array<vec4<f32>>"
 
 Gate = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]
 """activation functions: `gelu` by erf, `gelu_tanh` its approximation, `relu2` the square of `relu`"""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """How the work is cut."""
-
-    team: int = 0
-    """threads that share a feature's K (`matmul/team.wgsl`); 0: a thread makes four features (`matmul/lanes.wgsl`)"""
-    columns: int = 1
-    """threads for columns in a workgroup; 1 in a team"""
-    tile: int = 1
-    """columns a thread"""
-    share: bool = False
-    """lanes pass activations to each other"""
-    pairs: bool = False
-    """nibbles are multiplied two at a time, where there is no packed dot product in hardware"""
-
-    @property
-    def template(self) -> str:
-        return "matmul/team.wgsl" if self.team else "matmul/lanes.wgsl"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What decides which variant is fastest."""
-
-    quant: str
-    codec: Codec
-    features: int
-    k: int
-    ports: int
-    columns: int
-
-
-def variants(builder: PlanBuilder, problem: Problem) -> list[Variant]:
-    """Those that can run here and give the same results, the default of the adapter's kind first."""
-    share = builder.shuffle
-    one = problem.columns == 1
-    q8 = problem.codec == "q8"
-    limits = builder.device.limits
-    teams = [
-        Variant(team=team, tile=min(problem.columns, 4))
-        for team in (8, 4, 16)
-        if problem.columns <= 8
-        and 32 * team <= limits.invocations
-        and _team_bytes(problem, team) <= limits.workgroup_bytes
-    ]
-    if builder.device.adapter.kind == "cpu":
-        tiles = (1,) if one else (8, 4, 16) if q8 else (4, 8)
-        lanes = [Variant(tile=tile, share=share, pairs=q8) for tile in tiles]
-        return [*lanes, Variant(tile=tiles[0], pairs=q8), Variant(tile=tiles[0], share=share), *teams]
-    lanes = (
-        [Variant()] if one else [Variant(columns=8, tile=4), Variant(columns=16, tile=4), Variant(columns=8, tile=8)]
-    )
-    return [*teams, *lanes, *([Variant(tile=lanes[0].tile, share=True)] if share else [])]
-
-
-def _team_bytes(problem: Problem, team: int) -> int:
-    runs = ceil_div(problem.k, 256) if problem.codec == "f32" else team
-    return 4 * (32 * problem.ports * runs + 32 * team)
 
 
 def codec_for(builder: PlanBuilder, *weights: Weight) -> Codec:
