@@ -16,6 +16,7 @@ from typing import Annotated, Any, cast
 
 import typer
 from llama_cpp_peer import VERSION, LlamaCpp, PeerError, Speeds, install
+from script import Device, Model, run
 
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.bench import _ids
@@ -51,14 +52,12 @@ class Contender:
 
 
 def compare(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Path of a GGUF file, or a name in the store.")
-    ] = "smollm2",
+    model: Model = "smollm2",
     prompt_tokens: Annotated[int, typer.Option("-p", min=1, help="Tokens to read.")] = 128,
     new_tokens: Annotated[int, typer.Option("-n", min=2, help="Tokens to generate.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are printed.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads of llama.cpp's CPU backend.")] = 2,
-    device: Annotated[str | None, typer.Option(help="Adapter, by its number or a part of its name.")] = None,
+    device: Device = None,
     peers: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where llama.cpp is, or is installed to.")
     ] = None,
@@ -226,8 +225,4 @@ def _number(value: float | None, form: str, unit: str = "") -> str:
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(compare)
-    except EngineError as problem:
-        terminal.complain(str(problem))
-        sys.exit(2)
+    run(compare)

@@ -3,18 +3,18 @@
 Usage: python benchmarks/kl.py [MODEL] [TEXTFILE] [--tokens N] [--device NAME]
 """
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from script import Device, Model, run
 
 from wgpu_engine import LLM
 from wgpu_engine.cli import terminal
 from wgpu_engine.engine.divergence import divergence, log_softmax
-from wgpu_engine.errors import EngineError, RequestError
+from wgpu_engine.errors import RequestError
 
 _TEXT = Path(__file__).with_name("text.txt")
 _ROWS = 32
@@ -28,14 +28,12 @@ def divergences(exact: NDArray[np.float32], fast: NDArray[np.float32]) -> NDArra
 
 
 def measure(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Path of a GGUF file, or a name in the store.")
-    ] = "smollm2",
+    model: Model = "smollm2",
     text: Annotated[
         Path, typer.Argument(metavar="TEXTFILE", help="Ordinary text.", dir_okay=False, exists=True)
     ] = _TEXT,
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens of it.")] = 500,
-    device: Annotated[str | None, typer.Option(help="Adapter, by its number or a part of its name.")] = None,
+    device: Device = None,
 ) -> None:
     """Print the mean KL divergence of `fast` from `exact`, in nats, and how often their likeliest tokens agree."""
     ids, exact = _logits(model, "exact", text, tokens, device)
@@ -66,8 +64,4 @@ def _logits(
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(measure)
-    except EngineError as problem:
-        terminal.complain(str(problem))
-        sys.exit(2)
+    run(measure)

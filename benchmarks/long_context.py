@@ -4,27 +4,24 @@ Usage: python benchmarks/long_context.py [MODEL] [-n 32] [-r 3] [--contexts 128,
 """
 
 import statistics
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from script import Device, Model, run
 
 from wgpu_engine import LLM
 from wgpu_engine.cli import terminal
-from wgpu_engine.errors import EngineError
 
 _TEXT = Path(__file__).with_name("text.txt")
 
 
 def measure(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Path of a GGUF file, or a name in the store.")
-    ] = "smollm2",
+    model: Model = "smollm2",
     new_tokens: Annotated[int, typer.Option("-n", min=2, help="Tokens to generate.")] = 32,
     repetitions: Annotated[int, typer.Option("-r", min=1, help="Runs at each length; medians are printed.")] = 3,
     contexts: Annotated[str, typer.Option(metavar="LENGTHS", help="Contexts, in tokens.")] = "128,1024,4096",
-    device: Annotated[str | None, typer.Option(help="Adapter, by its number or a part of its name.")] = None,
+    device: Device = None,
 ) -> None:
     """Print decode speeds with the last of the new tokens at these contexts, and their ratios to the first."""
     lengths = _lengths(contexts, new_tokens)
@@ -72,8 +69,4 @@ def _decode_speed(llm: LLM, prompt: list[int], new_tokens: int) -> float:
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(measure)
-    except EngineError as problem:
-        terminal.complain(str(problem))
-        sys.exit(2)
+    run(measure)

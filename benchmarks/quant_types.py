@@ -8,7 +8,6 @@ Usage: python benchmarks/quant_types.py [MODEL] [--types Q4_K,IQ2_S] [-p 128] [-
 
 import json
 import statistics
-import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,12 +15,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from script import Device, run
 from widened import widened, write_in
 
 from wgpu_engine import LLM
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.bench import _decode_speed, _prefill_speed
-from wgpu_engine.errors import EngineError, RequestError
+from wgpu_engine.errors import RequestError
 from wgpu_engine.files.model_file import ModelFile
 from wgpu_engine.files.opening import open_any
 from wgpu_engine.files.quants import BY_GGML_ID, QUANT_TYPES
@@ -64,7 +64,7 @@ def measure(
     new_tokens: Annotated[int, typer.Option("-n", min=2, help="Tokens to generate.")] = 32,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are printed.")] = 3,
     precision: Annotated[str, typer.Option(help="fast or exact.")] = "fast",
-    device: Annotated[str | None, typer.Option(help="Adapter, by its number or a part of its name.")] = None,
+    device: Device = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there too.")
     ] = None,
@@ -155,8 +155,4 @@ def _print(title: str, prompt_tokens: int, new_tokens: int, found: list[Measured
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(measure)
-    except EngineError as problem:
-        terminal.complain(str(problem))
-        sys.exit(2)
+    run(measure)
