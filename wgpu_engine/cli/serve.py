@@ -1,16 +1,21 @@
 """`wgpu-engine serve`: a model over OpenAI's API."""
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wgpu_engine.cli import terminal
-from wgpu_engine.cli.options import ModelName, ModelOptions
+from wgpu_engine.cli.options import DeviceOptions, ModelName, ModelOptions
 from wgpu_engine.cli.progress import ProgressDisplay
 from wgpu_engine.errors import RequestError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 SERVER_PANEL = "Server"
 _KEY_VARIABLE = "WGPU_ENGINE_API_KEY"
@@ -67,29 +72,55 @@ def serve(
       wgpu-engine serve smollm2 --host 0.0.0.0 --port 8000 --api-key secret
       curl localhost:8080/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hi"}]}'
     """
-    from wgpu_engine.engine.loading import LoadOptions
-    from wgpu_engine.engine.service import Service
-    from wgpu_engine.server.app import PATIENCE_S, create_app
+    from wgpu_engine.server.app import PATIENCE_S
     from wgpu_engine.server.listening import bind, listen, url
 
     keys = _keys(api_key or [], api_key_file)
-    values = options.keywords()
-    room = kv_positions or (None if slots <= 2 else 2 * (values["ctx_size"] or 4096))
+    name = alias or Path(model).name
+    room = kv_positions or (None if slots <= 2 else 2 * (options.ctx_size or 4096))
     with bind(host, port) as bound:
         with ProgressDisplay() as progress:
-            load_options = LoadOptions(**values, slots=slots, kv_positions=room)
-            service = Service(model, load_options, queue=queue, progress=progress)
+            served = _load(model, options, slots, room, queue, progress)
         try:
-            for warning in service.loaded.warnings:
+            for warning in served.warnings:
                 terminal.note(f"warning: {warning}")
-            name = alias or Path(model).name
-            app = create_app(service, name, api_keys=keys, cors=cors or ())
-            told = f"{name} on {service.loaded.device.adapter.name}: {url(bound)} (Ctrl-C ends it)"
-            ready = partial(terminal.note, told)
+            app = served.application(name, api_keys=keys, cors=cors or ())
+            ready = partial(terminal.note, f"{name} on {served.adapter}: {url(bound)} (Ctrl-C ends it)")
             listen(app, bound, patience_s=PATIENCE_S, log_requests=log_requests, ready=ready)
         finally:
             # a second Ctrl-C skips the application's own end
-            service.close()
+            served.close()
+
+
+@dataclass(frozen=True)
+class _Served:
+    application: "Callable[..., Starlette]"
+    close: Callable[[], None]
+    warnings: list[str]
+    adapter: str
+
+
+def _load(
+    model: str, options: ModelOptions, slots: int, room: int | None, queue: int, progress: ProgressDisplay
+) -> _Served:
+    """A language model, or an encoder."""
+    from wgpu_engine.engine.embedder import is_encoder
+    from wgpu_engine.server.app import create_app, create_embeddings_app
+
+    if is_encoder(model):
+        from wgpu_engine.server.embeddings import EmbeddingService
+
+        few = {field.name: getattr(options, field.name) for field in fields(DeviceOptions)}
+        encoder = EmbeddingService(model, few, queue=queue, progress=progress)
+        embedder = encoder.embedder
+        return _Served(partial(create_embeddings_app, encoder), encoder.close, embedder.warnings, embedder.adapter.name)
+    from wgpu_engine.engine.loading import LoadOptions
+    from wgpu_engine.engine.service import Service
+
+    load_options = LoadOptions(**options.keywords(), slots=slots, kv_positions=room)
+    service = Service(model, load_options, queue=queue, progress=progress)
+    loaded = service.loaded
+    return _Served(partial(create_app, service), service.close, loaded.warnings, loaded.device.adapter.name)
 
 
 def _keys(given: list[str], file: Path | None) -> list[str]:

@@ -14,6 +14,8 @@ from wgpu_engine.engine.memory import check_budget, footprint, memory_budget
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import RequestError
+from wgpu_engine.files.opening import open_any
+from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.models.registry import describe
 from wgpu_engine.models.settings import Settings
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
 _LONGEST = 8192
 """tokens of a text; its rows are in one plan"""
+
+
+def is_encoder(model: str | Path) -> bool:
+    """Whether a model makes embeddings, by its file's header; raises EngineError where it can't be read."""
+    with drive(open_any(Store().find(model))) as file:
+        return describe(file.metadata, file.tensors).encodes
 
 
 class Embedder(Closing):

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -16,7 +17,7 @@ from starlette.routing import Route
 
 from wgpu_engine.engine.service import Service
 from wgpu_engine.errors import EngineError
-from wgpu_engine.server import completions, openapi, state, texts
+from wgpu_engine.server import completions, embeddings, openapi, state, texts
 from wgpu_engine.server.auth import ApiKeys
 from wgpu_engine.server.errors import ApiError, handle_error
 from wgpu_engine.server.metrics import Metrics, metrics
@@ -46,10 +47,73 @@ def create_app(
         patience_s: seconds that running answers get at the end.
     """
 
+    app = _application(
+        [
+            Route("/v1/chat/completions", completions.chat_completions, methods=["POST"]),
+            Route("/v1/completions", completions.completions, methods=["POST"]),
+            Route("/v1/embeddings", embeddings.no_embeddings, methods=["POST"]),
+            Route("/apply-template", texts.apply_template, methods=["POST"]),
+            Route("/props", state.props),
+            Route("/slots", state.slots),
+            Route("/metrics", metrics),
+        ],
+        partial(service.close, patience_s),
+        model_name,
+        api_keys,
+        cors,
+        most_body_bytes,
+    )
+    app.state.service = service
+    app.state.metrics = Metrics(service)
+    app.state.patience_s = patience_s
+    app.state.description = service.loaded.description
+    app.state.context = service.loaded.engine.ctx_size
+    app.state.tokenizer = service.loaded.tokenizer
+    return app
+
+
+def create_embeddings_app(
+    service: embeddings.EmbeddingService,
+    model_name: str,
+    *,
+    api_keys: Sequence[str] = (),
+    cors: Sequence[str] = (),
+    most_body_bytes: int = _BODY_BYTES,
+) -> Starlette:
+    """The same for an encoder, which serves embeddings and nothing else."""
+    app = _application(
+        [
+            Route("/v1/chat/completions", embeddings.no_writing, methods=["POST"]),
+            Route("/v1/completions", embeddings.no_writing, methods=["POST"]),
+            Route("/v1/embeddings", embeddings.embeddings, methods=["POST"]),
+        ],
+        service.close,
+        model_name,
+        api_keys,
+        cors,
+        most_body_bytes,
+    )
+    app.state.embeddings = service
+    app.state.description = service.embedder.description
+    app.state.context = service.embedder.max_tokens
+    app.state.tokenizer = service.embedder.tokenizer
+    return app
+
+
+def _application(
+    routes: list[Route],
+    close: Callable[[], None],
+    model_name: str,
+    api_keys: Sequence[str],
+    cors: Sequence[str],
+    most_body_bytes: int,
+) -> Starlette:
+    """An application with these routes and those that all have."""
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None, None]:
         yield
-        await asyncio.to_thread(service.close, patience_s)
+        await asyncio.to_thread(close)
 
     middleware = [Middleware(ApiKeys, keys=api_keys)]
     if cors:
@@ -57,18 +121,13 @@ def create_app(
         middleware.insert(0, Middleware(CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"]))
     app = Starlette(
         routes=[
+            *routes,
             Route("/", home),
-            Route("/v1/chat/completions", completions.chat_completions, methods=["POST"]),
-            Route("/v1/completions", completions.completions, methods=["POST"]),
             Route("/v1/models", state.models),
             Route("/v1/models/{name:path}", state.model),
             Route("/tokenize", texts.tokenize, methods=["POST"]),
             Route("/detokenize", texts.detokenize, methods=["POST"]),
-            Route("/apply-template", texts.apply_template, methods=["POST"]),
             Route("/health", state.health),
-            Route("/props", state.props),
-            Route("/slots", state.slots),
-            Route("/metrics", metrics),
             Route("/openapi.json", openapi.schema),
             Route("/docs", openapi.page),
         ],
@@ -76,12 +135,9 @@ def create_app(
         exception_handlers=dict.fromkeys(_ERRORS, handle_error),
         lifespan=lifespan,
     )
-    app.state.service = service
     app.state.model_name = model_name
-    app.state.metrics = Metrics(service)
     app.state.started = int(time.time())
     app.state.most_body_bytes = most_body_bytes
-    app.state.patience_s = patience_s
     return app
 
 

@@ -20,6 +20,7 @@ from wgpu_engine.server.body import read
 from wgpu_engine.server.errors import ApiError, api_error, blaming, error_body
 from wgpu_engine.server.generation import Job, Usage, merged, unless_gone
 from wgpu_engine.server.schemas import ChatRequest, CompletionRequest, GenerationRequest, check_supported
+from wgpu_engine.server.state import check_model
 
 PING_S = 15
 """between comments that keep a silent stream open"""
@@ -83,14 +84,7 @@ async def chat_completions(request: Request) -> Response:
 
 
 def _service(request: Request, asked: GenerationRequest) -> Service:
-    name: str = request.app.state.model_name
-    if asked.model not in (None, "", name):
-        raise ApiError(
-            404,
-            f"there is no model {asked.model!r:.80}: this server has {name!r}",
-            param="model",
-            code="model_not_found",
-        )
+    check_model(request, asked.model)
     service: Service = request.app.state.service
     return service
 

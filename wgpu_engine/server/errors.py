@@ -82,4 +82,6 @@ def blaming(field: str) -> Iterator[None]:
     except RequestError as error:
         found = api_error(error)
         found.param = field
+        if field not in found.message:
+            found.message = f"{field}: {found.message}"
         raise found from error

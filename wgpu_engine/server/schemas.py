@@ -1,7 +1,7 @@
 """What requests look like. Unknown fields are passed over, as clients of other servers send many."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StrictInt, StrictStr, WrapValidator
 from pydantic_core import PydanticCustomError, ValidationError
@@ -13,6 +13,7 @@ _MOST_ANSWERS = 128
 _MOST_TOKENS = 1 << 31
 _MOST_STOPS = 64
 _LONGEST_STOP = 1024
+_MOST_INPUTS = 2048
 _OUR_VARIABLES = ("self", "messages", "tools")
 """that a template gets from us"""
 
@@ -41,6 +42,13 @@ Ids = list[Id]
 Prompt = StrictStr | Ids
 StopText = Annotated[StrictStr, Field(min_length=1, max_length=_LONGEST_STOP)]
 Variables = Annotated[dict[str, Any], AfterValidator(_free_names)]
+
+
+def _one_by_one(given: Prompt | list[Prompt]) -> list[Prompt]:
+    if isinstance(given, str):
+        return [given]
+    whole = [item for item in given if isinstance(item, int)]
+    return [whole] if whole else [item for item in given if not isinstance(item, int)]
 
 
 class StreamOptions(BaseModel):
@@ -117,10 +125,7 @@ class CompletionRequest(GenerationRequest):
 
     def prompts(self) -> list[Prompt]:
         """The prompts, one by one."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        whole = [item for item in self.prompt if isinstance(item, int)]
-        return [whole] if whole else [item for item in self.prompt if not isinstance(item, int)]
+        return _one_by_one(self.prompt)
 
 
 class ChatRequest(GenerationRequest):
@@ -147,6 +152,22 @@ class ChatRequest(GenerationRequest):
         if self.max_completion_tokens is not None:
             self.max_tokens = self.max_completion_tokens
         return super().params()
+
+
+class EmbeddingRequest(BaseModel):
+    """`POST /v1/embeddings`."""
+
+    model: StrictStr | None = None
+    input: Annotated[
+        Prompt | Annotated[list[Prompt], Field(max_length=_MOST_INPUTS)],
+        _either(f"a text, a list of token ids, or a list of up to {_MOST_INPUTS} such"),
+    ]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: StrictInt | None = None
+
+    def inputs(self) -> list[Prompt]:
+        """The texts, one by one."""
+        return _one_by_one(self.input)
 
 
 class TokenizeRequest(BaseModel):

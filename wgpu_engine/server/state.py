@@ -10,20 +10,27 @@ from wgpu_engine.engine.service import Service
 from wgpu_engine.server.errors import ApiError
 
 
+def check_model(request: Request, name: str | None) -> None:
+    """Raises ApiError where a request names another model."""
+    ours: str = request.app.state.model_name
+    if name not in (None, "", ours):
+        message = f"there is no model {name!r:.80}: this server has {ours!r}"
+        raise ApiError(404, message, param="model", code="model_not_found")
+
+
 def _model(request: Request) -> dict[str, Any]:
-    service: Service = request.app.state.service
-    description = service.loaded.description
+    state = request.app.state
     return {
-        "id": request.app.state.model_name,
+        "id": state.model_name,
         "object": "model",
-        "created": request.app.state.started,
+        "created": state.started,
         "owned_by": "wgpu_engine",
         "meta": {
-            "architecture": description.architecture,
-            "n_params": description.parameters,
-            "n_vocab": description.vocab,
-            "n_ctx": service.loaded.engine.ctx_size,
-            "n_ctx_train": description.context,
+            "architecture": state.description.architecture,
+            "n_params": state.description.parameters,
+            "n_vocab": state.description.vocab,
+            "n_ctx": state.context,
+            "n_ctx_train": state.description.context,
         },
     }
 
@@ -33,9 +40,7 @@ async def models(request: Request) -> Response:
 
 
 async def model(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name != request.app.state.model_name:
-        raise ApiError(404, f"there is no model {name!r:.80} here", param="model", code="model_not_found")
+    check_model(request, request.path_params["name"])
     return JSONResponse(_model(request))
 
 

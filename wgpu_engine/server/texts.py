@@ -8,26 +8,23 @@ from starlette.responses import JSONResponse, Response
 from wgpu_engine.engine.loading import LoadedModel
 from wgpu_engine.server.body import read
 from wgpu_engine.server.schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from wgpu_engine.text.tokenizer import Tokenizer
 
 
 async def tokenize(request: Request) -> Response:
     asked = await read(request, TokenizeRequest)
-    tokenizer = _loaded(request).tokenizer
+    tokenizer: Tokenizer = request.app.state.tokenizer
     return JSONResponse({"tokens": await asyncio.to_thread(tokenizer.encode, asked.content, asked.add_special)})
 
 
 async def detokenize(request: Request) -> Response:
     asked = await read(request, DetokenizeRequest)
-    return JSONResponse({"content": await asyncio.to_thread(_loaded(request).tokenizer.decode, asked.tokens)})
+    tokenizer: Tokenizer = request.app.state.tokenizer
+    return JSONResponse({"content": await asyncio.to_thread(tokenizer.decode, asked.tokens)})
 
 
 async def apply_template(request: Request) -> Response:
     asked = await read(request, TemplateRequest)
-    loaded = _loaded(request)
+    loaded: LoadedModel = request.app.state.service.loaded
     ids = await asyncio.to_thread(loaded.chat_ids, asked.messages, asked.tools, **asked.chat_template_kwargs)
     return JSONResponse({"prompt": loaded.tokenizer.decode(ids, skip_special=False), "tokens": ids})
-
-
-def _loaded(request: Request) -> LoadedModel:
-    loaded: LoadedModel = request.app.state.service.loaded
-    return loaded

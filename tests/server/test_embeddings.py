@@ -1,0 +1,125 @@
+"""`/v1/embeddings` of an encoder, and what it and a language model leave to each other."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+from starlette.testclient import TestClient
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
+
+from tests.models.hf_models import config_of, write_folder
+from tests.server.conftest import running
+from wgpu_engine import Embedder
+from wgpu_engine.server.app import create_embeddings_app
+from wgpu_engine.server.embeddings import EmbeddingService
+
+IDS = [[5, 9, 77, 31], [8] * 40, [3]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder whose words are letters."""
+    folder = write_folder(tmp_path_factory.mktemp("bert") / "folder", config_of("BertModel"))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
+    words += [f"unused{i}" for i in range(len(words), 500)]
+    tokenizer = Tokenizer(WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(words[:4])
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoding(folder: Path, no_kernel_check: None) -> Iterator[EmbeddingService]:
+    opened = EmbeddingService(folder, {"precision": "exact"}, queue=2)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def encoder(encoding: EmbeddingService) -> Iterator[TestClient]:
+    with TestClient(create_embeddings_app(encoding, "bert")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def wanted(folder: Path) -> Any:
+    with Embedder(folder, precision="exact") as embedder:
+        return embedder.embed(IDS)
+
+
+def test_in_floats_and_in_base64(encoder: TestClient, wanted: Any) -> None:
+    answer = encoder.post("/v1/embeddings", json={"model": "bert", "input": IDS}).json()
+    assert (answer["object"], answer["model"]) == ("list", "bert")
+    assert [(each["object"], each["index"]) for each in answer["data"]] == [("embedding", i) for i in range(len(IDS))]
+    assert np.array_equal(np.array([each["embedding"] for each in answer["data"]], np.float32), wanted)
+    assert answer["usage"] == {"prompt_tokens": 45, "total_tokens": 45}
+    body = {"input": IDS[0], "encoding_format": "base64", "dimensions": wanted.shape[1]}
+    (one,) = encoder.post("/v1/embeddings", json=body).json()["data"]
+    assert base64.b64decode(one["embedding"]) == wanted[0].tobytes()
+
+
+def test_texts(encoder: TestClient, encoding: EmbeddingService) -> None:
+    texts = ["a b", "c"]
+    found = encoder.post("/v1/embeddings", json={"input": texts}).json()
+    rows = np.array([each["embedding"] for each in found["data"]], np.float32)
+    assert np.array_equal(rows, encoding.embedder.embed(texts))
+    assert found["usage"]["prompt_tokens"] == 4 + 3, "letters between [CLS] and [SEP]"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "input"),
+        ({"input": None}, "input"),
+        ({"input": []}, "input"),
+        ({"input": [[]]}, "input"),
+        ({"input": [1, "a"]}, "input"),
+        ({"input": [1 << 30]}, "input"),
+        ({"input": ["a"] * 2049}, "input"),
+        ({"input": [5] * 10_000}, "input"),
+        ({"input": "a", "dimensions": 3}, "dimensions"),
+        ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
+    ],
+)
+def test_what_cannot_be(encoder: TestClient, body: dict[str, Any], field: str) -> None:
+    response = encoder.post("/v1/embeddings", json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, field)
+    assert field in error["message"]
+    assert (error["code"] == "context_length_exceeded") == (len(body.get("input") or "") == 10_000)
+
+
+def test_each_kind_of_model_says_what_it_cannot(encoder: TestClient, client: TestClient) -> None:
+    response = client.post("/v1/embeddings", json={"input": "a"})
+    assert response.status_code == 400 and "makes no embeddings" in response.json()["error"]["message"]
+    for route in ("/v1/completions", "/v1/chat/completions"):
+        response = encoder.post(route, json={"prompt": "a"})
+        assert response.status_code == 400 and "can't write" in response.json()["error"]["message"]
+    assert encoder.get("/v1/models").json()["data"][0]["meta"]["architecture"] == "bert"
+    assert encoder.get("/v1/models/other").status_code == 404
+    assert "/v1/embeddings" in encoder.get("/docs").text and "/slots" not in encoder.get("/openapi.json").text
+
+
+def test_a_device_that_is_lost(encoder: TestClient, encoding: EmbeddingService, wanted: Any) -> None:
+    encoding.embedder._device._device.destroy()
+    response = encoder.post("/v1/embeddings", json={"input": IDS})
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "device")
+    answer = encoder.post("/v1/embeddings", json={"input": IDS}).json()
+    assert np.array_equal(np.array([each["embedding"] for each in answer["data"]], np.float32), wanted)
+
+
+def test_the_command_with_the_openai_client(folder: Path, wanted: Any) -> None:
+    with running(str(folder), "--port", "0", "--precision", "exact") as program:
+        client = openai.OpenAI(base_url=f"{program.url}/v1", api_key="none")
+        found = client.embeddings.create(model="folder", input=IDS)
+        assert np.array_equal(np.array([each.embedding for each in found.data], np.float32), wanted)
