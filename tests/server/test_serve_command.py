@@ -132,7 +132,8 @@ def test_a_second_ctrl_c_ends_it_at_once(path: Path) -> None:
     with running(str(path), "--port", "0", "--ctx-size", "2048") as program:
         body = greedy(prompt="the tin", max_tokens=2000, stream=True) | {"model": None}
         with httpx.stream("POST", f"{program.url}/v1/completions", json=body, timeout=60) as response:
-            next(response.iter_lines())
+            lines = response.iter_lines()  # which would close the connection if it were let go of
+            next(lines)
             start = time.monotonic()
             for _ in range(2):
                 program.process.send_signal(signal.SIGINT)
