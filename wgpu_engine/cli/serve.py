@@ -88,7 +88,6 @@ def serve(
             ready = partial(terminal.note, f"{name} on {served.adapter}: {url(bound)} (Ctrl-C ends it)")
             listen(app, bound, patience_s=PATIENCE_S, log_requests=log_requests, ready=ready)
         finally:
-            # a second Ctrl-C skips the application's own end
             served.close()
 
 

@@ -58,6 +58,8 @@ def listen(
         app,
         access_log=log_requests,
         log_level="info" if log_requests else "warning",
+        # the caller closes what the application runs on, which a second SIGINT would skip
+        lifespan="off",
         timeout_graceful_shutdown=max(1, round(patience_s)),
     )
     try:
