@@ -1,10 +1,12 @@
 """Runs an application on an address until a signal ends it."""
 
+import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 from urllib.parse import urlunsplit
 
 import uvicorn
@@ -76,6 +78,12 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            # requests that are cut off because somebody wants it so are no errors
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
