@@ -64,7 +64,7 @@ fn main(
     }
 {% endfor %}{% endfor %}
   }
-{% elif quant_is_float %}
+{% elif quant_is_float and (k % 32 or not share) %}
   for (var group = 0u; group < select(0u, ${(k + 3) // 4}u, used); group++) {
 {% for t in range(tile) %}
     let x${t} = a[row${t} * ${(k + 3) // 4}u + group];
@@ -101,10 +101,16 @@ fn main(
 {% for p in range(ports) %}{% for v in range(4) %}
     {
       let f = ${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u;
+{% if not quant_is_float %}
       let q = quants(f, unit);
       let s = scales(f, unit);
+{% endif %}
 {% for i in range(8) %}
+{% if quant_is_float %}
+      let w${i} = values(f, unit * 8u + ${i}u);
+{% else %}
       let w${i} = weight4(q.${"lo" if i < 4 else "hi"}.${"xyzw"[i % 4]}, s.${"x" if i < 4 else "z"}, s.${"y" if i < 4 else "w"});
+{% endif %}
 {% for t in range(tile) %}
       sums${t}_${p}_${v} = fma(w${i}, x${t}_${i}, sums${t}_${p}_${v});
 {% endfor %}

@@ -51,7 +51,7 @@ def variants(builder: PlanBuilder, problem: Problem) -> list[Variant]:
         and _team_bytes(problem, team) <= limits.workgroup_bytes
     ]
     if builder.device.adapter.kind == "cpu":
-        tiles = (1,) if one else (8, 4, 16) if q8 else (4, 8)
+        tiles = (1,) if one else (8, 4, 16) if q8 else (8, 4)
         lanes = [Variant(tile=tile, share=share, pairs=q8) for tile in tiles]
         return [*lanes, Variant(tile=tiles[0], pairs=q8), Variant(tile=tiles[0], share=share), *teams]
     lanes = (
