@@ -87,7 +87,8 @@ def measure(
                 _take(llm, Speeds(), prompt_tokens, new_tokens, 0)
                 for turn in range(1, rounds + 1):
                     _take(llm, measured.speeds, prompt_tokens, new_tokens, turn)
-                    _take(base, measured.base, prompt_tokens, new_tokens, turn)
+                    # other tokens each time, since it finds a prompt that it has read in its cache
+                    _take(base, measured.base, prompt_tokens, new_tokens, number * rounds + turn)
             found.append(measured)
             if json_file is not None:
                 report = {"model": model, "adapter": base.adapter.name, "precision": precision, "rounds": rounds}
