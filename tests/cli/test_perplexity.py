@@ -101,3 +101,12 @@ def test_comparing_with_a_base(cli: Cli, script: Script, text: str, tmp_path: Pa
     ):
         refused = cli("perplexity", "model", text, "--kl", base, *arguments)
         assert refused.exit_code == 2 and said in refused.stderr
+
+
+def test_a_base_never_replaces_a_file(cli: Cli, tmp_path: Path) -> None:
+    """Such as the text that was meant."""
+    text = tmp_path / "text.txt"
+    text.write_text("precious")
+    result = cli("perplexity", "model", str(text), "--kl-base", str(text))
+    assert result.exit_code == 2 and "exists already" in result.stderr
+    assert text.read_text() == "precious"

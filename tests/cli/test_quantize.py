@@ -73,3 +73,19 @@ def test_info_shows_what_it_would_take(cli: Cli, tiny_llama: Callable[..., Path]
     assert report["tensors"]["Q8_0"]["count"] == 16
     assert report["memory"]["weights"] == sum(each["bytes"] for each in report["tensors"].values())
     assert cli("info", str(tiny_llama()), "--quantize", "Q9").exit_code == 2
+
+
+def test_a_file_without_weights(cli: Cli, tiny_llama: Callable[..., Path], tmp_path: Path) -> None:
+    """A vocabulary alone, for one; nothing is left behind."""
+    import gguf
+
+    source, out = tmp_path / "vocabulary.gguf", tmp_path / "out.gguf"
+    writer = gguf.GGUFWriter(source, "llama")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    result = cli("quantize", str(source), str(out), "Q4_K")
+    assert result.exit_code == 2 and "has no weights to quantize" in result.stderr
+    assert not out.exists()
+    assert cli("quantize", str(tiny_llama()), "-", "Q4_0").exit_code == 2

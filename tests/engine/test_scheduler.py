@@ -219,3 +219,17 @@ def test_requests_that_cannot_be(scheduler: Callable[..., Scheduler]) -> None:
             many.add(ids, GREEDY, Timings())
     nothing = many.add([1, 2], SamplingParams(max_tokens=0), Timings())
     assert nothing.finished and not many.busy
+
+
+def test_more_slots_than_rows_of_a_step(
+    alone: LLM, scheduler: Callable[..., Scheduler], rng: np.random.Generator
+) -> None:
+    """As with large models on weak adapters: nobody starves, neither who decodes nor who reads."""
+    asked = prompts(rng, [5, 60, 7, 90, 3, 33, 12, 40, 9, 70, 2, 21], alone._engine.vocab)
+    expected = answers(alone, asked, temperature=0.0, max_tokens=40)
+    many = scheduler(slots=12)
+    many.engine.prefill_rows = 8
+    many.engine.plan_rows = (1, 8)
+    sequences = [many.add(ids, GREEDY, Timings()) for ids in asked]
+    run(many, sequences)
+    assert [sequence.answer for sequence in sequences] == expected

@@ -63,6 +63,8 @@ def perplexity(
     from wgpu_engine.engine.kl_base import BaseHeader, BaseReader, BaseWriter
     from wgpu_engine.engine.perplexity import measure
 
+    if kl_base is not None and kl_base.exists():
+        raise RequestError(f"{kl_base} exists already: give --kl-base another name, or remove it first")
     text = _read_text(file)
     with ExitStack() as stack:
         base = stack.enter_context(BaseReader(kl)) if kl is not None else None

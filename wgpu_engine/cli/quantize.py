@@ -7,6 +7,7 @@ import typer
 
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.progress import ProgressDisplay
+from wgpu_engine.errors import ModelFileError, RequestError
 
 
 def quantize(
@@ -37,7 +38,11 @@ def quantize(
     from wgpu_engine.quantize.recipe import recipe
 
     target = writable(kind)
+    if str(out) == "-":
+        raise RequestError("a GGUF file can't be written to a pipe: give the name of a file")
     with drive(open_any(Store().find(model))) as file:
+        if not any(len(tensor.shape) > 1 for tensor in file.tensors.values()):
+            raise ModelFileError(f"{file.path} has no weights to quantize: give a file with a whole model")
         made = recipe(file, target, pure=pure, requantize=True)
         if made.requantized:
             terminal.note(

@@ -7,6 +7,7 @@ from typing import Any
 
 from wgpu_engine.errors import RequestError
 from wgpu_engine.ops.builder import SLOT_WORDS
+from wgpu_engine.text.stop import StopStrings
 
 _PENALTIES = 1
 
@@ -43,6 +44,7 @@ class SamplingParams:
         if not isinstance(stop, Sequence) or not all(isinstance(text, str) and text for text in stop):
             raise RequestError("stop must be a text or a list of texts, none of them empty.")
         stop = tuple(stop)
+        StopStrings(stop)  # refuses too many and too long ones
         object.__setattr__(self, "stop", stop)
         self._check("temperature", self.temperature, 0.0, 100.0)
         self._check("top_k", self.top_k, 0, 1 << 31)

@@ -84,8 +84,8 @@ class Scheduler:
 
     async def drain(self) -> None:
         """Receives steps that ran ahead of an end, so that their buffers are used again."""
-        with suppress(DeviceError):
-            while self._flight:
+        while self._flight:
+            with suppress(DeviceError):
                 await self._receive()
 
     def reset(self) -> None:
@@ -154,6 +154,9 @@ class Scheduler:
         """Submits the next step; tells whether there was one."""
         start = time.thread_time()
         decoding = [sequence for sequence in self.running if sequence.prefilled and sequence.sampled < sequence.limit]
+        # a step of a large model may have fewer rows than there are slots: those go first who have got least
+        most = self.engine.prefill_rows - any(not sequence.prefilled for sequence in self.running)
+        decoding = sorted(decoding, key=lambda sequence: sequence.sampled)[: max(1, most)]
         parts = [(sequence, 1) for sequence in decoding] + self._chunks(len(decoding))
         parts = [part for part in parts if self._reserve(*part)]
         rows: list[Row] = []
@@ -187,8 +190,8 @@ class Scheduler:
             room = min(room, max(1, self.engine.prefill_rows // _SHARE))
         chunks = []
         for place, sequence in enumerate(reading):
-            size = min(sequence.known - sequence.queued, room // (len(reading) - place))
-            if size:
+            size = min(sequence.known - sequence.queued, room, max(1, room // (len(reading) - place)))
+            if size > 0:
                 chunks.append((sequence, size))
                 room -= size
         return chunks

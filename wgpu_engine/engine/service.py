@@ -100,7 +100,8 @@ class Service:
 
     def close(self, patience_s: float = 0.0) -> None:
         """Ends requests that are still running after so many seconds, and frees everything."""
-        self._closing = True
+        with self._lock:
+            self._closing = True
         if patience_s:
             self._commands.put(None)
             self._thread.join(patience_s)
@@ -133,18 +134,18 @@ class Service:
 
     def _run(self) -> None:
         while True:
-            self._take_commands()
-            if self._closing and not self._requests:
-                return
             try:
+                self._take_commands()
+                if self._closing and not self._requests:
+                    return
                 if self._lost is not None:
                     self._reload()
                 drive(self.scheduler.step())
+                self._deliver()
             except EngineError as error:
                 self._fail(error)
             except Exception as error:  # a fault of ours must not leave requests without an answer
                 self._fail(EngineError(f"the engine failed ({error!r}): try again, and report it if it comes back"))
-            self._deliver()
 
     def _take_commands(self) -> None:
         """Lets new requests in and cancelled ones go; waits for something to do."""
@@ -183,6 +184,8 @@ class Service:
         self.scheduler.reset()
         if isinstance(error, DeviceLostError):
             self._lost = error
+        else:
+            drive(self.scheduler.drain())
         for request in list(self._requests):
             if request.sequence is not None:
                 self._end(request, error)
