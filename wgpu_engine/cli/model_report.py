@@ -62,6 +62,8 @@ def _number(count: int) -> str:
 
 
 def _tokenizer(tokenizer: dict[str, Any]) -> str:
+    if tokenizer["kind"] == "none":
+        return "none: token ids can be given, from Python, and no text"
     pre = f" ({tokenizer['pre']})" if tokenizer["pre"] else ""
     tokens = f", {tokenizer['tokens']:,} tokens" if tokenizer["tokens"] else ""
     return f"{tokenizer['kind'] or 'not named'}{pre}{tokens}"
