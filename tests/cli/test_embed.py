@@ -65,6 +65,12 @@ def test_lines_of_a_pipe_as_json(cli: Cli, asked: list[Any]) -> None:
     assert "warning: 1 of 2 texts is long" in result.stderr
 
 
+def test_only_ends_of_lines_end_a_line(cli: Cli, asked: list[Any]) -> None:
+    result = cli("embed", "minilm", "--json", input="a\x0bb\u2028c\r\n\nd")
+    assert result.exit_code == 0
+    assert asked[1] == ["a\x0bb\u2028c", "", "d"]
+
+
 @pytest.mark.parametrize(("text", "why"), [("", "no text on stdin"), (b"\xff\xfe", "not UTF-8")])
 def test_pipes_that_hold_no_text(cli: Cli, asked: list[Any], text: str | bytes, why: str) -> None:
     result = cli("embed", "minilm", input=text)

@@ -42,7 +42,7 @@ def test_numbers() -> None:
     assert settings().number("eps", 0.5) == 0.5
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), "1", True, [1.0]])
+@pytest.mark.parametrize("value", [0.0, 1e-42, 1e-300, -1.0, float("nan"), float("inf"), "1", True, [1.0]])
 def test_absurd_numbers(value: Any) -> None:
     with pytest.raises(ModelFileError, match=r"llama\.eps"):
         settings(eps=value).number("eps", 1.0)

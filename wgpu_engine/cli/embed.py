@@ -56,9 +56,10 @@ def _lines(model: str) -> list[str]:
             f"there is no text for the model {model!r:.80}: add texts in quotes after the model, or pipe lines in"
         )
     try:
-        lines = sys.stdin.buffer.read().decode().splitlines()
+        # not `splitlines`, for which much else than an end of line ends one
+        lines = [line.removesuffix("\r") for line in sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")]
     except UnicodeDecodeError as error:
         raise RequestError("what comes on stdin is not UTF-8 text: convert it first") from error
-    if not lines:
+    if lines == [""]:
         raise RequestError("there is no text on stdin: pipe lines in, or add texts in quotes after the model")
     return lines

@@ -90,6 +90,6 @@ def check_budget(need: Footprint, budget: int | None, ctx_size: int) -> None:
     if budget is not None and need.total > budget:
         raise OutOfMemoryError(
             f"the model takes {need.total >> 20} MiB ({need.weights >> 20} for weights, {need.kv >> 20} for a context "
-            f"of {ctx_size}) and {budget >> 20} MiB are free: use a smaller model, a smaller --ctx-size or raise "
-            "--memory-budget"
+            f"of {ctx_size}, {_WORKSPACE >> 20} to work in) and {budget >> 20} MiB are free: use a smaller model, a "
+            "smaller --ctx-size or raise --memory-budget"
         )

@@ -60,9 +60,9 @@ class HFConfig:
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A finite positive number."""
+        """A positive number that f32 holds."""
         value = self._value(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 2.0**-126 <= value < 1e30:
             raise self._wrong(key, "a positive number")
         return float(value)
 

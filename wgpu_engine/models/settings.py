@@ -57,16 +57,18 @@ class Settings:
         return each
 
     def number(self, key: str, default: float, *, zero: bool = False) -> float:
-        """A finite positive number, or with `zero` also 0."""
+        """A positive number that f32 holds, or with `zero` also 0."""
         value = self._value(key)
         if value is None:
             return default
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not (0 < value < 1e30 or (zero and value == 0))
+            or not (2.0**-126 <= value < 1e30 or (zero and value == 0))
         ):
-            raise ModelFileError(f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number")
+            raise ModelFileError(
+                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number of f32"
+            )
         return float(value)
 
     def text(self, key: str, default: str) -> str:

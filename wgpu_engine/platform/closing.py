@@ -1,14 +1,16 @@
 """Things that hold something until they are closed."""
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing:
+class Closing(ABC):
     """Has a `with` statement close what is made for it."""
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Gives back what is held."""
 
     def __enter__(self) -> Self:
         return self
