@@ -89,17 +89,17 @@ def test_check_compiles_what_the_model_runs_and_nothing_else(device: NativeDevic
     run: set[str] = set()
     submit = device.plan
 
-    def noting(dispatches: Any, label: str) -> Any:
+    async def noting(dispatches: Any, label: str) -> Any:
         run.update(dispatch.shader.source for dispatch in dispatches)
-        return submit(dispatches, label)
+        return await submit(dispatches, label)
 
     device.plan = noting  # type: ignore[method-assign]
     try:
         engine = start.engine
         engine.reserve(0, 300)
-        engine.step([Row(5, position, 0) for position in range(20)], [19], 20)
-        engine.step([Row(5, 20, 0)], [0], 21)
-        engine.step([Row(5, 299, 0)], [0], 300)
+        drive(engine.step([Row(5, position, 0) for position in range(20)], [19], 20))
+        drive(engine.step([Row(5, 20, 0)], [0], 21))
+        drive(engine.step([Row(5, 299, 0)], [0], 300))
         drive(device.flush())
     finally:
         del device.plan  # type: ignore[method-assign]

@@ -117,8 +117,10 @@ def test_writes_take_any_kind_of_bytes(kind: Callable[[bytes], Any], device: Nat
 
 def test_a_plan_is_replayed(device: NativeDevice) -> None:
     counts, step, other = buffers_of(device, [1] * 8, [10, 100], [5] * 8)
-    plan = device.plan(
-        [Dispatch(COUNT_UP, (counts, step), (2, 1, 1)), Dispatch(COUNT_UP, (other, step), (1, 1, 1))], "twice"
+    plan = drive(
+        device.plan(
+            [Dispatch(COUNT_UP, (counts, step), (2, 1, 1)), Dispatch(COUNT_UP, (other, step), (1, 1, 1))], "twice"
+        )
     )
     assert plan.dispatches == 2
     for _ in range(3):
@@ -132,7 +134,9 @@ def test_a_plan_is_replayed(device: NativeDevice) -> None:
 def test_dispatches_see_what_those_before_them_wrote(device: NativeDevice) -> None:
     """A chain through three buffers, each read by the next dispatch in the same pass."""
     a, b, c = buffers_of(device, [1], [0], [0])
-    plan = device.plan([Dispatch(COUNT_UP, pair, (1, 1, 1)) for pair in ((b, a), (c, b), (b, c), (c, b))], "chain")
+    plan = drive(
+        device.plan([Dispatch(COUNT_UP, pair, (1, 1, 1)) for pair in ((b, a), (c, b), (b, c), (c, b))], "chain")
+    )
     device.run(plan)
     # b = 1, c = 1, b = 2, c = 3
     assert (read_words(device, b, 1), read_words(device, c, 1)) == ([2], [3])
@@ -143,7 +147,7 @@ def test_dispatches_see_what_those_before_them_wrote(device: NativeDevice) -> No
 def test_reads_are_of_the_step_they_were_asked_with(device: NativeDevice) -> None:
     """Several steps queued before any is waited for, and received in any order."""
     counts, step = buffers_of(device, [0] * 4, [1])
-    plan = device.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")
+    plan = drive(device.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
     pending = [device.run_and_read(plan, counts, 4, 8) for _ in range(5)]
     device.run(plan)
     after = device.read(counts, 0, 16)
@@ -160,7 +164,7 @@ def test_the_librarys_methods_do_the_same(fresh: NativeDevice) -> None:
     """Where its C functions can't be called directly."""
     fresh._submitter = MethodSubmitter(fresh._device)
     counts, step = buffers_of(fresh, [0] * 8, [3])
-    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (2, 1, 1))] * 2, "count")
+    plan = drive(fresh.plan([Dispatch(COUNT_UP, (counts, step), (2, 1, 1))] * 2, "count"))
     fresh.run(plan)
     pending = [fresh.run_and_read(plan, counts, 16, 8) for _ in range(3)]
     assert [struct.unpack("<2I", drive(fresh.receive(each))) for each in pending] == [(12, 12), (18, 18), (24, 24)]
@@ -176,7 +180,7 @@ def test_c_functions_where_the_library_has_them(device: NativeDevice) -> None:
 def test_an_error_in_a_submission_is_raised(fresh: NativeDevice) -> None:
     """And the next submission works."""
     counts, step = buffers_of(fresh, [0] * 4, [1])
-    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")
+    plan = drive(fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
     with pytest.raises(DeviceError, match=r"^the device refused read: .*"):
         fresh.read(counts, 8, 16)
     with pytest.raises(DeviceError, match=r"^the device refused count: .*"):
@@ -187,7 +191,7 @@ def test_an_error_in_a_submission_is_raised(fresh: NativeDevice) -> None:
 
 def test_flush_waits_for_what_was_submitted(device: NativeDevice) -> None:
     counts, step = buffers_of(device, [0] * 4, [1])
-    device.run(device.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
+    device.run(drive(device.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")))
     drive(device.flush())
     assert read_words(device, counts, 4) == [1] * 4
     for buffer in (counts, step):
@@ -211,11 +215,11 @@ def test_errors_carry_the_kernels_name(what: str, device: NativeDevice) -> None:
     buffers = {"too few buffers": (counts,), "one buffer twice": (counts, counts)}.get(what, (counts, step))
     source = BROKEN[what](COUNT_UP.source) if what in BROKEN else COUNT_UP.source
     with pytest.raises(DeviceError, match=r"broken (kernel|plan)") as caught:
-        device.run(device.plan([Dispatch(Shader("broken kernel", source), buffers, (1, 1, 1))], "broken plan"))
+        device.run(drive(device.plan([Dispatch(Shader("broken kernel", source), buffers, (1, 1, 1))], "broken plan")))
     assert not isinstance(caught.value, DeviceLostError | OutOfMemoryError)
     assert "\n" not in str(caught.value)
     # and the device still works
-    device.run(device.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
+    device.run(drive(device.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")))
     assert read_words(device, counts, 4) == [1] * 4
     for buffer in (counts, step):
         device.free(buffer)
@@ -223,7 +227,7 @@ def test_errors_carry_the_kernels_name(what: str, device: NativeDevice) -> None:
 
 def test_a_grid_that_is_too_large(device: NativeDevice) -> None:
     counts, step = buffers_of(device, [0] * 4, [1])
-    plan = device.plan([Dispatch(COUNT_UP, (counts, step), (65_536, 1, 1))], "broken plan")
+    plan = drive(device.plan([Dispatch(COUNT_UP, (counts, step), (65_536, 1, 1))], "broken plan"))
     with pytest.raises(DeviceError, match="broken plan"):
         device.run(plan)
     for buffer in (counts, step):
@@ -256,14 +260,14 @@ def test_misuse_of_a_buffer_is_refused(act: Callable[[Any, Any], Any], device: N
         lambda device, buffer, plan: device.read(buffer, 0, 16),
         lambda device, buffer, plan: device.write(buffer, 0, bytes(16)),
         lambda device, buffer, plan: device.buffer(16, "more"),
-        lambda device, buffer, plan: device.plan([Dispatch(COUNT_UP, (buffer, buffer), (1, 1, 1))], "more"),
+        lambda device, buffer, plan: drive(device.plan([Dispatch(COUNT_UP, (buffer, buffer), (1, 1, 1))], "more")),
         lambda device, buffer, plan: drive(device.flush()),
     ],
     ids=["run", "run_and_read", "read", "write", "buffer", "plan", "flush"],
 )
 def test_a_lost_device_says_so(act: Callable[..., Any], fresh: NativeDevice) -> None:
     counts, step = buffers_of(fresh, [0] * 4, [1])
-    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")
+    plan = drive(fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
     fresh.run(plan)
     drive(fresh.flush())
     fresh._device.destroy()
@@ -289,7 +293,7 @@ def test_opens_with_the_least_limits() -> None:
     opened = drive(open_device(limits=Limits()))
     assert opened.limits == Limits()
     counts, step = buffers_of(opened, [0] * 4, [1])
-    opened.run(opened.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
+    opened.run(drive(opened.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")))
     assert read_words(opened, counts, 4) == [1] * 4
     with pytest.raises(OutOfMemoryError):
         opened.buffer((256 << 20) + 1, "large")
@@ -305,7 +309,7 @@ def test_limits_that_an_adapter_lacks_are_refused() -> None:
 def test_another_thread_closes_the_device(fresh: NativeDevice) -> None:
     """What is under way ends first: the library would end the process, were its buffers taken from it."""
     counts, step = buffers_of(fresh, [0] * 64, [1])
-    plan = fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count")
+    plan = drive(fresh.plan([Dispatch(COUNT_UP, (counts, step), (1, 1, 1))], "count"))
     began = threading.Event()
     ends: list[BaseException] = []
 

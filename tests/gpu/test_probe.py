@@ -35,7 +35,7 @@ class FakeDevice:
     def free(self, buffer: Any) -> None:
         self.buffers.remove(buffer)
 
-    def plan(self, dispatches: Any, label: str) -> str:
+    async def plan(self, dispatches: Any, label: str) -> str:
         self._step("plan")
         (dispatch,) = dispatches
         assert dispatch.buffers == tuple(self.buffers) and "subgroup" in dispatch.shader.source

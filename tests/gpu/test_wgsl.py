@@ -75,7 +75,7 @@ class FakeDevice:
     async def flush(self) -> None:
         pass
 
-    def plan(self, dispatches: Any, label: str) -> str:
+    async def plan(self, dispatches: Any, label: str) -> str:
         for dispatch in dispatches:
             self.check(dispatch)
         return label
@@ -173,10 +173,10 @@ def run_everything(
                 halves = (downs, weight(loader, "Q8_0", experts * WIDTH, experts=experts))
                 h = Activation(builder.activation(WIDTH, codec, "normed"), WIDTH, codec)
                 gated_experts(builder, halves, h, routing, codec)
-            device.plan(builder.dispatches, "all")
+            drive(device.plan(builder.dispatches, "all"))
             for variants in builder.trials.values():
                 for dispatches in variants.values():
-                    device.plan(dispatches, "trial")
+                    drive(device.plan(dispatches, "trial"))
         for kv_type, neox, head_dim in product(("f16", "f32"), (False, True), (40, 64)):
             builder = PlanBuilder(device, rows, 0, precision, slots, ScratchPool(device))  # type: ignore[arg-type]
             heads = Heads(6, 2, head_dim, 16, neox, 0.1)
@@ -191,14 +191,14 @@ def run_everything(
             sinks = device.buffer(4 * heads.count, "sinks")
             attend(builder, qkv, heads, cache, 0, CONTEXT, "f32", window=270, cap=3.0, sinks=sinks)
             attend(builder, qkv, heads, cache, 0, CONTEXT, "f32", causal=False)
-            device.plan(builder.dispatches, "attention")
+            drive(device.plan(builder.dispatches, "attention"))
         builder = PlanBuilder(device, rows, 0, precision, slots, ScratchPool(device))  # type: ignore[arg-type]
         length = 8 + 128
         state = device.buffer(4 * SLOTS * length * WIDTH, "ring")
         cache = KVCache("f16", (state,), device.buffer(4 * SLOTS, "tables"), 1, (length,))
         taps = Convolution(device.buffer(4 * 4 * WIDTH, "taps"), WIDTH, 3)
         short_conv(builder, builder.floats(3 * WIDTH, "bcx"), taps, cache, 0, "q8" if precision == "fast" else "f32")
-        device.plan(builder.dispatches, "convolution")
+        drive(device.plan(builder.dispatches, "convolution"))
     loader.close()
 
 

@@ -242,7 +242,7 @@ class Lab:
         self.device.write(builder.state, 0, pack_state([Row(*row) for row in rows], outputs))
 
     def run(self, builder: PlanBuilder, times: int = 1) -> None:
-        plan = self.device.plan(builder.dispatches, "test")
+        plan = drive(self.device.plan(builder.dispatches, "test"))
         for _ in range(times):
             self.device.run(plan)
 

@@ -9,6 +9,7 @@ from tests.ops.products import EPS, PAIRS, TYPES
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
 from wgpu_engine.ops.weight import Norm
+from wgpu_engine.platform.drive import drive
 
 
 class Material:
@@ -49,7 +50,7 @@ class Material:
                 lab.fill(out)
             lab.write_rows(x, self.before[rows])
             lab.write_state(plan, [(0, 0, 0)] * len(rows), range(len(rows)) if plan.outputs else ())
-            lab.device.run(lab.device.plan(dispatches, kind))
+            lab.device.run(drive(lab.device.plan(dispatches, kind)))
             widths = (self.features, self.features, -(-self.features // 32))
             return [lab.rows(out, len(rows), width).copy() for out, width in zip(outs, widths, strict=False)]
 

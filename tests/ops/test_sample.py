@@ -58,7 +58,7 @@ class Bench:
         self.builder = PlanBuilder(device, outputs, outputs, "exact", self.slots, pool)
         self.logits = self.builder.logits(vocab)
         sample(self.builder, self.logits, vocab, self.counts, self.ring)
-        self.plan = device.plan(self.builder.dispatches, "sample")
+        self.plan = drive(device.plan(self.builder.dispatches, "sample"))
 
     def free(self) -> None:
         for buffer in (self.slots, self.counts, self.ring, self.builder.state):

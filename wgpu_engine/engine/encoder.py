@@ -92,7 +92,7 @@ class Encoder:
             count = ceil_div(len(ids), KV_BLOCK)
             tables += [*range(dealt, dealt + count), *[0] * (self.cache.table_width - count)]
             dealt += count
-        recorded = self._recorded(len(rows))
+        recorded = await self._recorded(len(rows))
         self.device.write(recorded.state, 0, pack_state(rows, firsts))
         self.device.write(self.cache.tables, 0, struct.pack(f"<{len(tables)}I", *tables))
         width = self.model.description.width
@@ -101,16 +101,15 @@ class Encoder:
         data = await self.device.receive(pending)
         return [data[stride * i : stride * i + 4 * width] for i in range(len(texts))]
 
-    def _recorded(self, rows: int) -> _Recorded:
+    async def _recorded(self, rows: int) -> _Recorded:
         """The plan for so many rows, made at its first use."""
         room = self._room(rows)
         if room not in self._plans:
             builder = self.builder(room, min(room, _MOST_TEXTS))
             embeddings = self.model.forward(builder, self.cache, self.bucket(room))
             assert embeddings is not None
-            self._plans[room] = _Recorded(
-                self.device.plan(builder.dispatches, f"{room} rows"), builder.state, embeddings
-            )
+            plan = await self.device.plan(builder.dispatches, f"{room} rows")
+            self._plans[room] = _Recorded(plan, builder.state, embeddings)
         return self._plans[room]
 
     def bucket(self, reach: int) -> int:

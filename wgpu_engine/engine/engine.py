@@ -113,10 +113,9 @@ class Engine:
         self._plans.clear()
         self._scratch.free()
 
-    @property
-    def decode_dispatches(self) -> int:
+    async def decode_dispatches(self) -> int:
         """Dispatches of a decode step of one row in a short context."""
-        return self._recorded(1, 1, "sample", 1).plan.dispatches
+        return (await self._recorded(1, 1, "sample", 1)).plan.dispatches
 
     def set_slot(self, slot: int, words: bytes, prompt: Sequence[int] = (), answer: Sequence[int] = ()) -> None:
         """Starts a sequence in a slot: its sampling words, and tokens of prompt and answer if penalties count them."""
@@ -145,13 +144,13 @@ class Engine:
         table = self.blocks.table(slot)
         self.device.write(self.cache.tables, 4 * slot * self.cache.table_width, struct.pack(f"<{len(table)}I", *table))
 
-    def step(self, rows: Sequence[Row], outputs: Sequence[int], reach: int) -> Pending | None:
+    async def step(self, rows: Sequence[Row], outputs: Sequence[int], reach: int) -> Pending | None:
         """Runs rows; those of `outputs` get a next token, sampled into their slots. `reach` bounds the positions.
 
         Returns what `receive_sampled` waits for, None without outputs. Steps may be queued: decode rows go on from what
         the step before them samples.
         """
-        recorded = self._recorded(len(rows), len(outputs), "sample", reach)
+        recorded = await self._recorded(len(rows), len(outputs), "sample", reach)
         self._write_state(recorded, rows, outputs)
         if not outputs:
             self.device.run(recorded.plan)
@@ -166,7 +165,7 @@ class Engine:
     async def logits(self, rows: Sequence[Row], reach: int, outputs: Sequence[int] | None = None) -> list[bytes]:
         """Logits f32 [vocab] of `outputs`, by default of every row, as bytes; nothing is sampled."""
         outputs = range(len(rows)) if outputs is None else outputs
-        recorded = self._recorded(len(rows), len(outputs), "logits", reach)
+        recorded = await self._recorded(len(rows), len(outputs), "logits", reach)
         self._write_state(recorded, rows, outputs)
         if not outputs:
             self.device.run(recorded.plan)
@@ -182,7 +181,7 @@ class Engine:
         self, rows: Sequence[Row], reach: int, outputs: Sequence[int], tokens: Sequence[int]
     ) -> list[float]:
         """Natural logarithm of the probability of a token after each of `outputs`; NaN where logits are no numbers."""
-        recorded = self._recorded(len(rows), len(outputs), "log_probs", reach)
+        recorded = await self._recorded(len(rows), len(outputs), "log_probs", reach)
         self._write_state(recorded, rows, outputs)
         if not outputs:
             self.device.run(recorded.plan)
@@ -200,17 +199,17 @@ class Engine:
             self.device.write(recorded.state, 0, state)
             recorded.written = state
 
-    def _recorded(self, rows: int, outputs: int, end: End, reach: int) -> _Recorded:
+    async def _recorded(self, rows: int, outputs: int, end: End, reach: int) -> _Recorded:
         """The plan for so many rows and outputs, made at its first use; sizes come in few buckets."""
         rows = _bucket(rows, self.plan_rows)
         outputs = _bucket(outputs, (0, *self.plan_rows))
         positions = self.bucket(reach)
         key = (rows, outputs, end, positions)
         if key not in self._plans:
-            self._plans[key] = self._record(rows, outputs, end, positions)
+            self._plans[key] = await self._record(rows, outputs, end, positions)
         return self._plans[key]
 
-    def _record(self, rows: int, outputs: int, end: End, positions: int) -> _Recorded:
+    async def _record(self, rows: int, outputs: int, end: End, positions: int) -> _Recorded:
         builder = self.builder(rows, outputs)
         result, wanted = self.model.forward(builder, self.cache, positions), None
         if result is not None and end == "sample":
@@ -218,7 +217,7 @@ class Engine:
         if result is not None and end == "log_probs":
             wanted = builder.buffer(4 * outputs, "wanted tokens")
             result = log_prob(builder, result, self.vocab, wanted)
-        plan = self.device.plan(builder.dispatches, f"{rows} rows")
+        plan = await self.device.plan(builder.dispatches, f"{rows} rows")
         return _Recorded(plan, builder.state, result, wanted)
 
     def bucket(self, reach: int) -> int:

@@ -184,7 +184,7 @@ async def _answers(engine: Checked, trial: Trial) -> AsyncIterator[KnownAnswer]:
                 tried |= sources
                 yield await answer(kernel_name(stage, call), partial(error_of, trial, stage, call))
             else:
-                trial.run(call.dispatches)
+                await trial.run(call.dispatches)
     if not engine.model.description.encodes:
         yield await answer("sample", partial(sampling_error, trial, stages[0], engine.vocab))
 

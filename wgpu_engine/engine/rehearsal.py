@@ -75,7 +75,7 @@ async def rehearse(
             engine = Engine(device, model, ctx_size=size, precision=precision, kv_type=kv_type)
             for rows in engine.plan_rows:
                 model.forward(engine.builder(rows, 1), engine.cache, engine.bucket(size))
-            found.dispatches = None if found.description.encodes else engine.decode_dispatches
+            found.dispatches = None if found.description.encodes else await engine.decode_dispatches()
     except EngineError as error:
         wanted.faults.append(str(error))
     except AssertionError as error:
@@ -174,7 +174,7 @@ class _NoDevice:
     async def flush(self) -> None:
         """Nothing is under way."""
 
-    def plan(self, dispatches: Sequence[Dispatch], label: str) -> Plan:
+    async def plan(self, dispatches: Sequence[Dispatch], label: str) -> Plan:
         return _Nothing(dispatches=len(dispatches))
 
     def run(self, plan: Plan) -> None:

@@ -74,7 +74,7 @@ class Scheduler:
         """
         try:
             self._admit()
-            while len(self._flight) <= self._allowance() and self._queue_step():
+            while len(self._flight) <= self._allowance() and await self._queue_step():
                 pass
             if self._flight:
                 await self._receive()
@@ -150,7 +150,7 @@ class Scheduler:
         fresh = any(not sequence.timings.completion_tokens for sequence in self.running)
         return 0 if fresh or self.waiting else self._ahead
 
-    def _queue_step(self) -> bool:
+    async def _queue_step(self) -> bool:
         """Submits the next step; tells whether there was one."""
         start = time.thread_time()
         decoding = [sequence for sequence in self.running if sequence.prefilled and sequence.sampled < sequence.limit]
@@ -177,7 +177,7 @@ class Scheduler:
         if not rows:
             return False
         reach = max(sequence.queued for sequence, _ in parts)
-        self._flight.append((self.engine.step(rows, outputs, reach), sampling))
+        self._flight.append((await self.engine.step(rows, outputs, reach), sampling))
         if len(rows) == len(decoding):
             self.host_seconds.append(time.thread_time() - start)
         return True

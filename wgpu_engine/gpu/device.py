@@ -95,8 +95,8 @@ class Device(Protocol):
     async def flush(self) -> None:
         """Waits until everything that was submitted is done and its staging memory is free."""
 
-    def plan(self, dispatches: Sequence[Dispatch], label: str) -> Plan:
-        """Compiles what is new and records the dispatches."""
+    async def plan(self, dispatches: Sequence[Dispatch], label: str) -> Plan:
+        """Compiles what is new, side by side where the API can, and records the dispatches."""
 
     def run(self, plan: Plan) -> None:
         """Submits one replay of the plan."""

@@ -109,7 +109,7 @@ class NativeDevice:
         await self.receive(self.read(self._fence, 0, 16))
         self._staged = 0
 
-    def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
+    async def plan(self, dispatches: Sequence[Dispatch], label: str) -> NativePlan:
         recorded = [self._record(dispatch) for dispatch in dispatches]
         steps = [
             self._submitter.step(*kept, dispatch.grid) for kept, dispatch in zip(recorded, dispatches, strict=True)

@@ -14,7 +14,7 @@ async def probe_subgroup_size(device: Device) -> int:
     found = device.buffer(12 * _THREADS, "probe")
     try:
         shader = assemble("probe/subgroup.wgsl", dialect=device.dialect)
-        plan = device.plan([Dispatch(shader, (found,), (1, 1, 1))], "probe")
+        plan = await device.plan([Dispatch(shader, (found,), (1, 1, 1))], "probe")
         data = await device.receive(device.run_and_read(plan, found, 0, 12 * _THREADS))
     except DeviceError:
         return 0

@@ -23,7 +23,7 @@ async def fastest(device: Device, candidates: Mapping[T, Sequence[Dispatch]]) ->
     plans: dict[T, Plan] = {}
     for candidate, dispatches in candidates.items():
         try:
-            plans[candidate] = device.plan(dispatches, "trial")
+            plans[candidate] = await device.plan(dispatches, "trial")
             await _seconds(device, plans[candidate], 1)
         except DeviceLostError:
             raise

@@ -181,10 +181,10 @@ class Loader:
                 field_bytes = tensor.type.blocks(tensor.columns) * field.size
                 shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes, len(self._names) - 1)
                 self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
-                self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))
+                await self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))
             self.progress(rows * row_bytes)
 
-    def _run(self, plane: Buffer, quant: QuantType, number: int, words: int) -> None:
+    async def _run(self, plane: Buffer, quant: QuantType, number: int, words: int) -> None:
         field = quant.fields[number]
         flaws = (self._flaws,) if field.floats else ()
         shader = assemble(
@@ -199,4 +199,5 @@ class Loader:
         )
         groups = ceil_div(words, 64)
         grid = (min(groups, WORKGROUPS_PER_DIMENSION), ceil_div(groups, WORKGROUPS_PER_DIMENSION), 1)
-        self.device.run(self.device.plan([Dispatch(shader, (self._raw, plane, self._shape, *flaws), grid)], "repack"))
+        dispatch = Dispatch(shader, (self._raw, plane, self._shape, *flaws), grid)
+        self.device.run(await self.device.plan([dispatch], "repack"))

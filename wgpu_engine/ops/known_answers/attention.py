@@ -53,7 +53,7 @@ async def rope_and_store(trial: Trial, stage: Stage, call: OpCall) -> float:
     qkv, heads, angles, cache, layer = (call.arguments[n] for n in ("qkv", "heads", "angles", "cache", "layer"))
     norm = await _read_norm(trial, stage, call)
     before = await trial.rows(qkv, len(stage.rows), heads.width)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     after = await trial.rows(qkv, len(stage.rows), heads.width)
     places = await resolved(trial, stage)
     view = await _CacheView.read(trial, places, cache, layer, heads)
@@ -82,7 +82,7 @@ async def attend(trial: Trial, stage: Stage, call: OpCall) -> float:
     if not call.arguments["causal"]:
         places = [replace(place, position=place.position if place.sees is None else place.sees) for place in places]
     view = await _CacheView.read(trial, places, cache, layer, heads)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     found = await trial.activations(call.result, len(stage.rows))
     error = 0.0
     for place, q, values, slack in zip(places, rows, found.rows, found.slack, strict=True):

@@ -14,7 +14,7 @@ async def short_conv(trial: Trial, stage: Stage, call: OpCall) -> float:
     inputs = await trial.rows(bcx, len(places), 3 * width)
     *taps, bias = await trial.rows(conv.taps, kernel + 1, width)
     wanted = await trial.rows(cache.layers[layer], slots * ring, width)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     after = await trial.rows(cache.layers[layer], slots * ring, width)
     found = await trial.activations(call.result, len(places))
     for place, row in zip(places, inputs, strict=True):

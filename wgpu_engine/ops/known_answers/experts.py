@@ -16,7 +16,7 @@ Choice = tuple[int, float]
 async def route(trial: Trial, stage: Stage, call: OpCall) -> float:
     experts, used, scale = (call.arguments[name] for name in ("experts", "used", "scale"))
     logits = await trial.rows(call.arguments["logits"], len(stage.rows), experts)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     chosen = await _chosen(trial, call.result, len(logits))
     error = 0.0 if await _is_grouped(trial, call.result, chosen) else math.inf
     for row, choices in zip(logits, chosen, strict=True):
@@ -39,7 +39,7 @@ async def gated_experts(trial: Trial, stage: Stage, call: OpCall) -> float:
     by_pair = [row for row in inputs for _ in range(routing.used)]
     gates = await _sums(trial, weights[0], by_pair, chosen)
     ups = await _sums(trial, weights[-1], by_pair, chosen, weights[-1].ports - 1)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     found = await trial.activations(call.result, len(by_pair))
     activate = GATES[call.arguments["gate"]]
     error = 0.0
@@ -60,7 +60,7 @@ async def add_experts(trial: Trial, stage: Stage, call: OpCall) -> float:
     inputs = await inputs_of(trial, a, range(len(chosen) * routing.used))
     sums = await _sums(trial, weight, inputs, chosen)
     before = await trial.rows(x, len(chosen), weight.features)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     after = await trial.rows(x, len(chosen), weight.features)
     error = 0.0
     for row, (old, new) in enumerate(zip(before, after, strict=True)):

@@ -12,7 +12,7 @@ from wgpu_engine.ops.log_prob import log_prob as op
 async def log_prob(trial: Trial, stage: Stage, call: OpCall) -> float:
     """The largest error of the logarithms, absolute as that of a probability is relative."""
     vocab, outputs = call.arguments["vocab"], len(stage.outputs)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     data = await trial.read(call.result, 0, PARTS_BYTES // 4 * outputs)
     found = [read_log_prob(data, output) for output in range(outputs)]
     tokens = struct.unpack(f"<{outputs}I", await trial.read(call.arguments["wanted"], 0, outputs))

@@ -11,7 +11,7 @@ Rows = list[list[float]]
 
 async def norm(trial: Trial, stage: Stage, call: OpCall) -> float:
     x = await trial.rows(call.arguments["x"], len(stage.rows), call.arguments["width"])
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     return await _normed_error(trial, x, call)
 
 
@@ -22,7 +22,7 @@ async def residual_norm(trial: Trial, stage: Stage, call: OpCall) -> float:
     terms = [await trial.rows(term, count, width) for term in (y if isinstance(y, tuple) else (y,))]
     if post is not None:
         terms[0] = await _normed(trial, terms[0], post)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     parts = [[old, *([scale * value for value in term[row]] for term in terms)] for row, old in enumerate(before)]
     wanted = [[sum(values) for values in zip(*each, strict=True)] for each in parts]
     if call.arguments["in_place"]:
@@ -37,7 +37,7 @@ async def residual_norm(trial: Trial, stage: Stage, call: OpCall) -> float:
 
 async def pool(trial: Trial, stage: Stage, call: OpCall) -> float:
     x = await trial.rows(call.arguments["x"], len(stage.rows), call.arguments["width"])
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     found = await trial.rows(call.result, len(stage.outputs), call.arguments["width"])
     error = 0.0
     for output, first in enumerate(stage.outputs):

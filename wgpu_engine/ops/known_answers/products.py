@@ -20,7 +20,7 @@ Sums = dict[int, list[tuple[float, float]]]
 async def embed(trial: Trial, stage: Stage, call: OpCall) -> float:
     table, scale = call.arguments["table"], call.arguments["scale"]
     x, h = call.result
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     rows = await trial.weights(table, [row.token for row in stage.rows])
     wanted = [[scale * value for value in rows[row.token]] for row in stage.rows]
     found = await trial.rows(x, len(wanted), table.k)
@@ -34,7 +34,7 @@ async def look_up(trial: Trial, stage: Stage, call: OpCall) -> float:
     before = [[0.0] * table.k] * count if onto is None else await trial.rows(onto, count, table.k)
     places = [row.token if index == "token" else row.position if index == "position" else 0 for row in stage.rows]
     rows = await trial.weights(table, places)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     found = await trial.rows(call.result, count, table.k)
     error = 0.0
     for values, place, old in zip(found, places, before, strict=True):
@@ -48,7 +48,7 @@ async def project(trial: Trial, stage: Stage, call: OpCall) -> float:
     sources = stage.sources(call.arguments["outputs_only"])
     inputs = await inputs_of(trial, a, sources)
     biases, scale, cap = await _biases(trial, call, width), call.arguments["scale"], call.arguments["cap"]
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     found = await trial.rows(out, len(sources), width)
     offset, error = 0, 0.0
     for weight in weights:
@@ -81,7 +81,7 @@ async def gated(trial: Trial, stage: Stage, call: OpCall) -> float:
     biases = await _biases(trial, call, 2 * features)
     gates = await sums_of(trial, weights[0], inputs)
     ups = await sums_of(trial, weights[-1], inputs, port=weights[-1].ports - 1)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     h: Activation = call.result
     found = await trial.activations(h, len(stage.rows))
     error = 0.0
@@ -103,7 +103,7 @@ async def activated(trial: Trial, stage: Stage, call: OpCall) -> float:
     inputs = await inputs_of(trial, call.arguments["a"], range(len(stage.rows)))
     biases = await _biases(trial, call, weight.features)
     sums = await sums_of(trial, weight, inputs)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     found = await trial.activations(call.result, len(stage.rows))
     error = 0.0
     for column, (row, slack) in enumerate(zip(found.rows, found.slack, strict=True)):
@@ -121,7 +121,7 @@ async def add_to_residual(trial: Trial, stage: Stage, call: OpCall) -> float:
     biases, scale = await _biases(trial, call, weight.features), call.arguments["scale"]
     sums = await sums_of(trial, weight, inputs)
     before = await trial.rows(x, len(stage.rows), weight.features)
-    trial.run(call.dispatches)
+    await trial.run(call.dispatches)
     after = await trial.rows(x, len(stage.rows), weight.features)
     error = 0.0
     for column, (old, new) in enumerate(zip(before, after, strict=True)):

@@ -28,7 +28,7 @@ async def sampling_error(trial: Trial, stage: Stage, vocab: int) -> float:
     ring = trial.hold(trial.device.buffer(4 * slots * RING, "sampled tokens"))
     start = len(builder.dispatches)
     sample(builder, logits, vocab, counts, ring)
-    plan = trial.device.plan(builder.dispatches[start:], "known answers")
+    plan = await trial.device.plan(builder.dispatches[start:], "known answers")
 
     async def tokens(slot: bytes, steps: int) -> list[int]:
         trial.device.write(builder.slots, 0, slot)

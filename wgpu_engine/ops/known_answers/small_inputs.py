@@ -52,7 +52,7 @@ class SmallInputs:
         op(builder)
         *before, last = builder.calls
         for call in before:
-            self.trial.run(call.dispatches)
+            await self.trial.run(call.dispatches)
         return await error_of(self.trial, stage, last)
 
     async def error_of_reader(

@@ -124,8 +124,8 @@ class Trial:
         self.device.write(builder.state, 0, pack_state(rows, outputs))
         return Stage(builder, tuple(rows), tuple(outputs))
 
-    def run(self, dispatches: Sequence[Dispatch]) -> None:
-        self.device.run(self.device.plan(dispatches, "known answers"))
+    async def run(self, dispatches: Sequence[Dispatch]) -> None:
+        self.device.run(await self.device.plan(dispatches, "known answers"))
 
     async def read(self, buffer: Buffer, start: int, words: int) -> bytes:
         """Words of a buffer."""
