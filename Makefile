@@ -10,7 +10,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-wheel lint format bench bench-compare bench-types setup clean
+.PHONY: help demo test test-slow test-dawn test-wheel web lint format bench bench-compare bench-types setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -26,12 +26,15 @@ $(VENV)/.ready-dev: pyproject.toml $(SETUP)
 	@$(SETUP) dev
 	@touch $@ $(VENV)/.ready
 
+web: $(VENV)/.ready-dev ## fetch the page's JavaScript libraries and Pyodide by npm, once
+	@$(BIN)/python tools/fetch_npm.py web web/vendor pyodide build/pyodide tests build/web-tests
+
 demo: $(VENV)/.ready ## set up, fetch the default model and answer a prompt
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/wgpu-engine run $(MODEL) "$(PROMPT)" --temperature 0
 
-test: $(VENV)/.ready-dev ## set up and run all tests but the slow ones
+test: web ## set up and run all tests but the slow ones
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/wgpu-engine pull $(ENCODER)
@@ -46,7 +49,7 @@ test-dawn: $(VENV)/.ready-dev ## the kernels' tests on Dawn and its compiler Tin
 	@$(SETUP) dawn
 	$(ON_DAWN) $(BIN)/pytest -m "not slow" $(wildcard tests/gpu tests/ops)
 
-test-wheel: $(VENV)/.ready-dev ## build the wheel and try it away from the checkout
+test-wheel: web ## build the wheel and try it away from the checkout
 	@rm -rf build/wheel
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	$(BIN)/pip install --quiet --no-deps --target build/wheel/site build/wheel/*.whl

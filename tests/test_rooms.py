@@ -12,7 +12,17 @@ import pytest
 import wgpu_engine
 
 PACKAGE = Path(wgpu_engine.__file__).parent
-FLOORS = [{"platform"}, {"gpu"}, {"files", "text"}, {"quantize"}, {"ops"}, {"models"}, {"engine"}, {"server"}, {"cli"}]
+FLOORS = [
+    {"platform"},
+    {"gpu"},
+    {"files", "text"},
+    {"quantize"},
+    {"ops"},
+    {"models"},
+    {"engine"},
+    {"server", "bundle"},
+    {"cli"},
+]
 """a room may import itself and what lies on lower floors"""
 NATIVE = {"numpy", "wgpu", "wgpudawn", "tokenizers", "gguf"}
 """libraries that browsers lack"""

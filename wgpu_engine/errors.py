@@ -41,6 +41,10 @@ class OutOfMemoryError(DeviceError):
     """The model or its KV cache does not fit the adapter."""
 
 
+class BundleError(EngineError):
+    """The folder for browsers can't be built of what was given or fetched."""
+
+
 class RequestError(EngineError, ValueError):
     """A request's parameter is out of range."""
 
