@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import wgpu_engine.engine.loading
+import wgpu_engine.engine.opening
 from wgpu_engine import LLM
 from wgpu_engine.errors import (
     EngineError,
@@ -192,7 +192,7 @@ def test_a_context_that_no_kernel_could_reach(tiny_llama: Write, monkeypatch: py
     async def opened(selector: Any) -> NativeDevice:
         return await open_device(selector, Limits())
 
-    monkeypatch.setattr(wgpu_engine.engine.loading, "open_device", opened)
+    monkeypatch.setattr(wgpu_engine.engine.opening, "open_device", opened)
     text = refusal(OutOfMemoryError, tiny_llama(), ctx_size=1 << 23, memory_budget=1 << 50)
     found = re.search(r"--ctx-size of at most (\d+)$", text)
     assert found and 1 < int(found[1]) < 1 << 23

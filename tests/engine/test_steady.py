@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import wgpu_engine.engine.loading
+import wgpu_engine.engine.opening
 import wgpu_engine.ops.repack
 from wgpu_engine import LLM
 from wgpu_engine.engine.memory import footprint
@@ -84,7 +84,7 @@ def test_a_load_that_fails_leaves_nothing(tiny_llama: Callable[..., Path], monke
         opened.append(await open_device(selector))
         return opened[-1]
 
-    monkeypatch.setattr(wgpu_engine.engine.loading, "open_device", remembered)
+    monkeypatch.setattr(wgpu_engine.engine.opening, "open_device", remembered)
     with pytest.raises(Exception, match="missing"):
         LLM(tiny_llama(tensors={"blk.1.ffn_down.weight": None}))
     assert [device.buffers for device in opened] == [0]
@@ -127,7 +127,7 @@ def opened_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 device.subgroup_size = 0
             return device
 
-        monkeypatch.setattr(wgpu_engine.engine.loading, "open_device", opened)
+        monkeypatch.setattr(wgpu_engine.engine.opening, "open_device", opened)
         if binding_bytes:
             # of weights alone: the cache has to fit a binding
             def split(

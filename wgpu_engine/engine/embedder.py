@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from wgpu_engine.engine.answers import in_thread
 from wgpu_engine.engine.encoder import Encoder
 from wgpu_engine.engine.kernel_check import check_kernels
-from wgpu_engine.engine.loading import Precision, Progress, load_weights, opened
+from wgpu_engine.engine.loading import Precision, Progress, load_weights
 from wgpu_engine.engine.memory import check_budget, footprint, memory_budget
+from wgpu_engine.engine.opening import opened
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import RequestError
@@ -77,7 +78,8 @@ class Embedder(Closing):
         budget: int | None,
         progress: Progress | None,
     ) -> None:
-        async with opened(model, device) as (self.path, self._device, file):
+        async with opened(model, device) as (self._device, file):
+            self.path = file.path
             self.description = describe(file.metadata, file.tensors)
             if not self.description.encodes:
                 raise RequestError(

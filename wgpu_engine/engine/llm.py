@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from wgpu_engine.engine.answers import Chunk, Completion, answer, collect, in_thread, iterate, iterate_in_threads
 from wgpu_engine.engine.evaluation import log_probs, logits
 from wgpu_engine.engine.kernel_check import check_log_probs
-from wgpu_engine.engine.loading import LoadOptions, Precision, Progress, load
+from wgpu_engine.engine.loading import LoadOptions, Precision, Progress
+from wgpu_engine.engine.opening import load
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.scheduler import Scheduler
 from wgpu_engine.engine.sequence import Timings

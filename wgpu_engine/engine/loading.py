@@ -1,8 +1,7 @@
-"""Brings a model from its file onto an adapter, ready to run."""
+"""Brings an open model onto a device, ready to run."""
 
 import operator
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,15 +13,12 @@ from wgpu_engine.engine.states import MOST_ROWS
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.errors import RequestError
 from wgpu_engine.files.model_file import ModelFile
-from wgpu_engine.files.opening import open_any
-from wgpu_engine.files.quants import QuantType
-from wgpu_engine.files.store import Store
-from wgpu_engine.gpu.native import NativeDevice, open_device
+from wgpu_engine.gpu.device import Device
 from wgpu_engine.models.model import Description, Model
 from wgpu_engine.models.registry import describe, load_model
 from wgpu_engine.ops.kv import KVType
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
+from wgpu_engine.platform.encoder import Encoder
 from wgpu_engine.text.chat_template import ChatTemplate
 from wgpu_engine.text.opening import open_tokenizer
 from wgpu_engine.text.tokenizer import Tokenizer
@@ -72,7 +68,7 @@ class LoadedModel:
     """A model on a device, with what turns text into its tokens."""
 
     path: Path
-    device: NativeDevice
+    device: Device
     engine: Engine
     description: Description
     tokenizer: Tokenizer
@@ -105,45 +101,7 @@ class LoadedModel:
         return self.tokenizer.encode_prompt(self.chat_template.render(messages, tools=tools, **variables))
 
 
-async def load(model: str | Path, options: LoadOptions, progress: Progress | None = None) -> LoadedModel:
-    """Loads a model, by its path or its name in the store, onto the adapter that the options choose.
-
-    Args:
-        progress: called with a stage ("weights", "kernels"), what is done and the total.
-
-    Raises:
-        EngineError: the model or the adapter is missing, unsupported or too small.
-    """
-    target = None if options.quantize is None else _quantization(options.quantize)
-    async with opened(model, options.device) as (path, device, file):
-        warnings: list[str] = []
-        if target is not None:
-            file = _quantized(file, target, warnings)
-        return await _load(path, device, file, options, warnings, progress)
-
-
-@asynccontextmanager
-async def opened(model: str | Path, selector: str | int | None) -> AsyncIterator[tuple[Path, NativeDevice, ModelFile]]:
-    """Where a model is, the adapter that a selector chooses, and the model's files, open for this long.
-
-    The device is closed where loading fails.
-
-    Raises:
-        EngineError: the model or the adapter is missing or unsupported.
-    """
-    if not isinstance(model, str | Path):
-        raise RequestError(f"model must be a path or the name of a model in the store, not {model!r}")
-    path = Store().find(model)
-    device = await open_device(selector)
-    try:
-        with await open_any(path) as file:
-            yield path, device, file
-    except BaseException:
-        device.close()
-        raise
-
-
-async def load_weights(device: NativeDevice, file: ModelFile, warnings: list[str], progress: Progress | None) -> Model:
+async def load_weights(device: Device, file: ModelFile, warnings: list[str], progress: Progress | None) -> Model:
     """Brings a model's weights onto a device; `warnings` get what is odd about them.
 
     Raises:
@@ -164,17 +122,28 @@ async def load_weights(device: NativeDevice, file: ModelFile, warnings: list[str
     return model
 
 
-async def _load(
-    path: Path,
-    device: NativeDevice,
+async def load_file(
+    device: Device,
     file: ModelFile,
     options: LoadOptions,
-    warnings: list[str],
-    progress: Progress | None,
+    encoder: Callable[[str], Encoder],
+    progress: Progress | None = None,
 ) -> LoadedModel:
+    """Loads an open model onto a device; `options` that choose either are passed over.
+
+    Args:
+        encoder: makes an encoder of the text of a `tokenizer.json`.
+        progress: called with a stage ("weights", "kernels"), what is done and the total.
+
+    Raises:
+        EngineError: the model is unsupported, or the adapter too small for it.
+    """
+    warnings: list[str] = []
     description = describe(file.metadata, file.tensors)
     if description.encodes:
-        raise RequestError(f"{path} makes embeddings and can't write: use wgpu_engine.Embedder or `wgpu-engine embed`")
+        raise RequestError(
+            f"{file.path} makes embeddings and can't write: use wgpu_engine.Embedder or `wgpu-engine embed`"
+        )
     ctx_size = context_size(description, options.ctx_size)
     if ctx_size > description.context:
         warnings.append(
@@ -184,7 +153,7 @@ async def _load(
     need = footprint(description, file.tensor_bytes, ctx_size, options.kv_type, options.slots, options.kv_positions)
     budget = memory_budget(device.adapter) if options.memory_budget is None else options.memory_budget
     check_budget(need, budget, ctx_size)
-    tokenizer = open_tokenizer(file.metadata, description.vocab, TokenizersEncoder)
+    tokenizer = open_tokenizer(file.metadata, description.vocab, encoder)
     chat_template = ChatTemplate.from_metadata(file.metadata, tokenizer.vocabulary)
     if chat_template is not None and chat_template.origin != "file":
         warnings.append(
@@ -203,25 +172,7 @@ async def _load(
         tuning=load_tuning(device),
     )
     await check_kernels(engine, file.tensors, warnings, progress)
-    return LoadedModel(path, device, engine, description, tokenizer, chat_template, warnings)
-
-
-def _quantized(file: ModelFile, target: QuantType, warnings: list[str]) -> ModelFile:
-    from wgpu_engine.quantize.recipe import recipe
-
-    made = recipe(file, target)
-    warnings += made.notes
-    if not made.changed:
-        warnings.append(f"no weights were quantized to {target.name}: they are of quantized types already")
-    return made.file
-
-
-def _quantization(name: str) -> QuantType:
-    from wgpu_engine.quantize.convert import writable
-
-    if not isinstance(name, str):
-        raise RequestError(f"quantize must be the name of a type such as Q4_K, not {name!r:.40}")
-    return writable(name)
+    return LoadedModel(file.path, device, engine, description, tokenizer, chat_template, warnings)
 
 
 def _is_whole(value: Any) -> bool:

@@ -152,7 +152,9 @@ class _Nothing:
 class _NoDevice:
     """Takes everything that a device takes, and does nothing."""
 
+    library = "none"
     dialect = "naga"
+    buffers = 0
 
     def __init__(self, adapter: AdapterInfo) -> None:
         self.adapter = adapter

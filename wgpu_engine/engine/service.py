@@ -8,7 +8,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from wgpu_engine.engine.answers import Chunk, answer
-from wgpu_engine.engine.loading import LoadedModel, LoadOptions, Progress, load
+from wgpu_engine.engine.loading import LoadedModel, LoadOptions, Progress
+from wgpu_engine.engine.opening import load
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.scheduler import Scheduler
 from wgpu_engine.engine.sequence import Sequence, Timings

@@ -74,11 +74,17 @@ class Device(Protocol):
     """A WebGPU device. Methods raise DeviceError, DeviceLostError or OutOfMemoryError."""
 
     adapter: AdapterInfo
+    library: str
+    """which library drives it, and its version"""
     dialect: str
     """naga or tint"""
     limits: Limits
     subgroup_size: int
     """lanes that shuffle with each other, in order of the local index; 0 where subgroups can't be used"""
+
+    @property
+    def buffers(self) -> int:
+        """How many buffers are alive."""
 
     def buffer(self, size: int, label: str) -> Buffer:
         """A zeroed storage buffer of `size` bytes, rounded up to 16."""

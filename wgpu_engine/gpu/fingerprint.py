@@ -3,7 +3,6 @@
 import hashlib
 
 from wgpu_engine import __version__
-from wgpu_engine.gpu.adapters import library_version
 from wgpu_engine.gpu.device import Device
 from wgpu_engine.resources import resource_dir
 
@@ -13,7 +12,7 @@ def fingerprint(device: Device, *facts: object) -> str:
     adapter = device.adapter
     known = (
         __version__,
-        library_version(),
+        device.library,
         (adapter.name, adapter.driver, adapter.backend),
         (device.dialect, device.subgroup_size, device.limits),
         facts,

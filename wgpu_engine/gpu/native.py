@@ -6,7 +6,7 @@ from traceback import clear_frames
 from typing import Any, TypeVar
 
 from wgpu_engine.errors import DeviceError, DeviceLostError, EngineError, OutOfMemoryError
-from wgpu_engine.gpu.adapters import choose_adapter, wgpu_module
+from wgpu_engine.gpu.adapters import choose_adapter, library_version, wgpu_module
 from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Limits, Pending, Plan, Shader
 from wgpu_engine.gpu.interruption import InterruptionDeferred
 from wgpu_engine.gpu.probe import probe_subgroup_size
@@ -49,6 +49,7 @@ class NativeDevice:
         self.limits = limits
         self.dialect = dialect
         self.subgroup_size = 0
+        self.library = library_version()
         self._wgpu = wgpu_module()
         self._device = device
         self._queue = device.queue
