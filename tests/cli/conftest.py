@@ -46,6 +46,8 @@ class Script:
     answer_error: BaseException | None = None
     during: Callable[[int], None] = lambda index: None
     """called before each piece of a stream"""
+    trained_for: int = 2048
+    """positions"""
     loaded: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     asked: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
     timings: Callable[[int, int], FakeTimings] = lambda prompt, completion: FakeTimings(prompt, 0.5, completion)
@@ -134,6 +136,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     module = ModuleType("wgpu_engine.engine.llm")
     module.LLM = llm  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wgpu_engine.engine.llm", module)
+
+    async def described(model: str) -> Any:
+        return SimpleNamespace(encodes=False, context=llm.script.trained_for, most_positions=None)
+
+    monkeypatch.setattr("wgpu_engine.engine.opening.described", described)
     return llm.script
 
 

@@ -107,7 +107,7 @@ def test_info_knows_what_it_takes(cli: Cli, model: str) -> None:
         (("--device", "99"), "adapter"),
         (("--device", "no such card"), "no such card"),
         (("--ctx-size", "4"), "--ctx-size"),
-        (("--repetition-penalty", "0"), "repetition_penalty"),
+        (("--repetition-penalty", "0"), "--repetition-penalty"),
     ],
 )
 def test_refusals_are_one_sentence_and_exit_code_2(

@@ -10,6 +10,7 @@ import pytest
 from gguf import GGUFWriter
 from typer.testing import Result
 
+from tests.models.hf_models import config_of, write_folder
 from wgpu_engine.errors import NoAdapterError
 from wgpu_engine.gpu.device import AdapterInfo
 
@@ -166,6 +167,52 @@ def test_what_stands_in_the_way_is_named(
     assert report["memory"] is not None and report["tensors"]["Q4_0"]["count"] >= 5
     result = cli("info", str(path))
     assert result.exit_code == 2 and said in result.stdout and result.stderr == ""
+
+
+@pytest.mark.usefixtures("adapter")
+@pytest.mark.parametrize(
+    ("kind", "said"), [("model", "holds a vocabulary without weights, and no model"), ("adapter", "an adapter (LoRA)")]
+)
+def test_what_is_no_model_is_called_by_its_name(cli: Cli, tmp_path: Path, kind: str, said: str) -> None:
+    writer = GGUFWriter(tmp_path / "part.gguf", "llama")
+    writer.add_token_list(["a", "b"])
+    writer.add_type(kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    result = cli("info", str(tmp_path / "part.gguf"))
+    assert result.exit_code == 2 and said in result.stdout and "incomplete" not in result.stdout
+
+
+@pytest.mark.usefixtures("adapter")
+def test_quantizing_nothing_is_said(cli: Cli, model: Path) -> None:
+    said = "no weight became F16: all have that type"
+    assert said in cli("info", str(model), "--quantize", "F16").stdout
+    result = cli("info", str(model), "--quantize", "Q8_0")
+    assert "no weight became" not in result.stdout and "Q8_0" in result.stdout
+    mixture = cli("info", str(model), "--quantize", "q4_k_m")
+    assert mixture.exit_code == 2 and "'q4_k_m' is no type to quantize to: choose Q4_K, or one of" in mixture.stderr
+
+
+@pytest.mark.usefixtures("adapter")
+def test_an_encoder(cli: Cli, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "folder", config_of("BertModel"))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
+    path = str(folder)
+    result = cli("info", path)
+    assert result.exit_code == 0 and "texts of up to 40 tokens" in result.stdout
+    assert "KV cache" not in result.stdout and "chat template" not in result.stdout
+    refused = cli("info", path, "--ctx-size", "64")
+    assert refused.exit_code == 2 and "F32" in refused.stdout and "has no context: drop --ctx-size" in refused.stdout
+
+
+@pytest.mark.usefixtures("adapter")
+def test_more_positions_than_there_are_embeddings_of(cli: Cli, tmp_path: Path) -> None:
+    path = str(write_folder(tmp_path / "folder", config_of("GPT2LMHeadModel")))
+    result = cli("info", path, "--ctx-size", "100000")
+    assert result.exit_code == 2 and "give a --ctx-size of at most" in result.stdout and "tensors" in result.stdout
+    assert cli("info", path).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])

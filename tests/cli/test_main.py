@@ -96,7 +96,10 @@ def test_an_unknown_command_is_refused(cli: Cli) -> None:
     [
         ("run --precision odd m x", "--precision': 'odd' is not one of 'fast', 'exact'"),
         ("info --memory-budget much", "'much' is no size: write it like 512M or 4G"),
-        ("bench -n -1", "--new-tokens'"),
+        ("bench -n -1", "--new-tokens must be a whole number of at least 0;"),
+        ("run m x --top-p 1.5", "--top-p must be a number from 0 to 1;"),
+        ("serve m --port much", "--port must be a whole number from 0 to 65535;"),
+        ("run m x -t nan", "--temperature must be a number from 0 to 100;"),
         ("chat --nonsense", "no such option: --nonsense"),
         ("perplexity m", "missing argument 'FILE'"),
     ],

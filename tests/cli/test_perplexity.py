@@ -46,6 +46,9 @@ def test_from_a_pipe(cli: Cli, script: Script) -> None:
 def test_a_context_of_512_by_default(cli: Cli, script: Script) -> None:
     result = cli("perplexity", "model", "-", input="x" * 1024)
     assert result.exit_code == 0 and script.loaded[0][1]["ctx_size"] == 512 and len(script.asked) == 2
+    script.trained_for = 256
+    result = cli("perplexity", "model", "-", input="x" * 1024)
+    assert result.exit_code == 0 and script.loaded[1][1]["ctx_size"] == 256 and len(script.asked) == 2 + 4
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,27 @@ def test_an_existing_file(cli: Cli, tiny_llama: Callable[..., Path], tmp_path: P
     assert types(out) == {"Q8_0", "F32"}
 
 
-@pytest.mark.parametrize("kind", ["Q4_K_M", "IQ2_XXS", "8", ""])
-def test_an_unknown_type_says_which_there_are(cli: Cli, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "like"),
+    [("Q4_K_M", "Q4_K, or one"), ("q5_k_s", "Q5_K, or one"), ("IQ2_XXS", "one"), ("8", "one"), ("", "one")],
+)
+def test_an_unknown_type_says_which_there_are(cli: Cli, tmp_path: Path, kind: str, like: str) -> None:
     result = cli("quantize", "smollm2", str(tmp_path / "out.gguf"), kind)
-    assert result.exit_code == 2 and "is no type to quantize to: choose one of F32, F16, BF16, Q4_0" in result.stderr
+    assert result.exit_code == 2
+    assert f"is no type to quantize to: choose {like} of F32, F16, BF16, Q4_0" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_an_architecture_that_does_not_run_here(cli: Cli, tiny_llama: Callable[..., Path], tmp_path: Path) -> None:
+    """Others may run the file."""
+    result = cli("quantize", str(tiny_llama(architecture="novel")), str(tmp_path / "out.gguf"), "Q8_0")
+    assert result.exit_code == 0 and types(tmp_path / "out.gguf") == {"Q8_0", "F32"}
+    assert result.stderr.startswith("warning: what is written will not run here: the architecture 'novel' is not")
+
+
+def test_nothing_to_do_is_said(cli: Cli, tiny_llama: Callable[..., Path], tmp_path: Path) -> None:
+    result = cli("quantize", str(tiny_llama(types={"": "Q8_0"})), str(tmp_path / "out.gguf"), "Q8_0")
+    assert result.exit_code == 0 and "no weight became Q8_0" in result.stderr
 
 
 def test_refuses_what_is_no_model(cli: Cli, tmp_path: Path) -> None:

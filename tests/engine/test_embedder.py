@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gguf
@@ -115,6 +116,16 @@ def test_long_texts_are_cut_with_a_warning(embedder: Embedder) -> None:
     assert np.array_equal(found, embedder.embed([long[:128], ids_of(4)]))
 
 
+def test_empty_texts_get_what_surrounds_texts_with_a_warning(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = SimpleNamespace(encode=lambda text: [101, *map(ord, text), 102])
+    monkeypatch.setattr(embedder, "tokenizer", encode)
+    with pytest.warns(UserWarning, match="2 of 3 texts are empty: such an embedding says nothing"):
+        found = embedder.embed(["", "a", " "])
+    assert np.array_equal(found, embedder.embed([[101, 102], [101, 97, 102], [101, 32, 102]]))
+
+
 @pytest.mark.parametrize(
     ("texts", "match"),
     [
@@ -123,7 +134,7 @@ def test_long_texts_are_cut_with_a_warning(embedder: Embedder) -> None:
         ([[1.5]], "must be a list"),
         ([None], "must be a list"),
         ([[]], "without any token"),
-        ([[500]], "token id 500 is outside the vocabulary of 500"),
+        ([[500]], "token id 500 is outside the vocabulary: give ids from 0 to 499"),
         ([[-1]], "token id -1"),
         (["words"], "no tokenizer"),
     ],

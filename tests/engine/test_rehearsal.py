@@ -48,6 +48,8 @@ UNSOUND: list[tuple[dict[str, Any], str]] = [
     ({"tensors": {"token_embd.weight": None}}, "token_embd.weight is missing"),
     ({"tensors": {"blk.1.ffn_up.weight": None}}, "blk.1.ffn_up.weight is missing"),
     ({"tensors": {"blk.0.attn_norm.weight": NORM[:32]}}, r"blk.0.attn_norm.weight has the shape \[32\]"),
+    ({"tensors": {"blk.2.attn_norm.weight": NORM}}, "holds tensors of 3 layers and its settings tell of 2"),
+    ({"metadata": {"block_count": 1}}, "llama.block_count .num_hidden_layers"),
     ({"metadata": {"block_count": None}}, "llama.block_count is missing"),
     ({"metadata": {"attention.head_count": 0}}, "llama.attention.head_count is 0"),
     ({"metadata": {"rope.scaling.type": "spiral"}}, "RoPE scaling 'spiral'"),

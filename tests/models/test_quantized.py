@@ -76,7 +76,7 @@ def test_architectures(conformance: Path, tmp_path: Path, name: str) -> None:
 def test_what_is_told_about_it(tiny_llama: Callable[..., Path]) -> None:
     seen = []
     with LLM(tiny_llama(types={"": "Q8_0"}), quantize="Q4_0", progress=lambda *what: seen.append(what)) as llm:
-        assert llm.warnings == ["no weights were quantized to Q4_0: they are of quantized types already"]
+        assert llm.warnings == ["no weight became Q4_0: all have that type, or a quantized one, already"]
     with LLM(tiny_llama(), quantize="q4_k", progress=lambda *what: seen.append(what)) as llm:
         assert len(llm.warnings) == 1 and "token_embd.weight and 15 more became Q5_0" in llm.warnings[0]
     stages = [what for what in seen if what[0] == "weights"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.loading import open_llm
-from wgpu_engine.cli.options import ModelName, ModelOptions, SamplingOptions, check_finite
+from wgpu_engine.cli.options import ModelName, ModelOptions, SamplingOptions
 from wgpu_engine.cli.run import figures
 from wgpu_engine.errors import ContextFullError, DeviceLostError, EngineError, RequestError, UnsupportedModelError
 
@@ -36,7 +36,6 @@ def chat(options: ModelOptions, sampling: SamplingOptions, model: ModelName = "s
       wgpu-engine chat ./model.gguf --ctx-size 8192 -t 0.3
       wgpu-engine chat smollm2 --device 1 --seed 42
     """
-    check_finite(sampling)
     with open_llm(model, options) as llm:
         if llm.chat_template is None:
             raise UnsupportedModelError(

@@ -55,7 +55,9 @@ def _quantize(file: "Survey", name: str) -> None:
     from wgpu_engine.quantize.recipe import recipe
 
     model = ModelFile(file.path, file.metadata, file.tensors, tuple(file.sources))
-    file.tensors = recipe(model, writable(name)).file.tensors
+    made = recipe(model, writable(name))
+    file.tensors = made.file.tensors
+    file.notes += tuple(made.notes)
 
 
 def _describe(file: "Survey", options: ModelOptions) -> dict[str, Any]:
@@ -92,6 +94,7 @@ def _describe(file: "Survey", options: ModelOptions) -> dict[str, Any]:
         "width": description.width if description else None,
         "parameters": _parameters(file),
         "active_parameters": description.active_parameters if description else None,
+        "encodes": description.encodes if description else None,
         "context": description.context if description else _plain(file, f"{architecture}.context_length"),
         "license": _plain(file, "general.license"),
         "file_bytes": file.file_bytes,
@@ -184,13 +187,18 @@ def _memory(
 ) -> dict[str, Any] | None:
     """Bytes that the model takes with these options, and those there are; `available` is None where nobody tells."""
     from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
-    from wgpu_engine.errors import OutOfMemoryError
+    from wgpu_engine.errors import OutOfMemoryError, RequestError
 
-    if rehearsal.description is None or file.unreadable:
+    description = rehearsal.description
+    if description is None or file.unreadable:
         return None
-    ctx_size = context_size(rehearsal.description, options.ctx_size)
+    try:
+        ctx_size = context_size(description, options.ctx_size)
+    except RequestError:
+        # the rehearsal has said it
+        return None
     weights = sum(tensor.nbytes for tensor in file.tensors.values())
-    need = footprint(rehearsal.description, weights, ctx_size, options.kv_type)
+    need = footprint(description, weights, ctx_size, "f32" if description.encodes else options.kv_type)
     available = options.memory_budget or (memory_budget(adapter) if adapter else None)
     refusal = None
     try:

@@ -22,7 +22,7 @@ def print_report(report: dict[str, Any]) -> None:
         console.print(terminal.table(["type", "tensors", "size"], rows, right=["tensors", "size"]))
     if report["memory"] is not None:
         console.print()
-        _print_memory(console, report["memory"])
+        _print_memory(console, report["memory"], report["encodes"])
     console.print()
     for warning in report["warnings"]:
         console.print(terminal.printable(f"! {warning}"), style="yellow", soft_wrap=True)
@@ -45,9 +45,10 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("files", f"{report['kind']}, {terminal.size(report['file_bytes'])}"),
         ("name", report["name"]),
         ("architecture", ", ".join([str(report["architecture"] or "not named"), *shape])),
-        ("context", report["context"] and f"{report['context']:,} positions"),
+        ("context", None if report["encodes"] else report["context"] and f"{report['context']:,} positions"),
+        ("embeds", report["encodes"] and f"texts of up to {report['context']:,} tokens"),
         ("tokenizer", report["tokenizer"] and _tokenizer(report["tokenizer"])),
-        ("chat template", _template(report["chat_template"])),
+        ("chat template", None if report["encodes"] else _template(report["chat_template"])),
         ("license", report["license"]),
         ("unused", _unused(report["unused_tensors"])),
     ]
@@ -85,10 +86,12 @@ def _unused(names: list[str]) -> str | None:
     return f"{', '.join(names[:_UNUSED_SHOWN])}{more}"
 
 
-def _print_memory(console: Any, memory: dict[str, Any]) -> None:
+def _print_memory(console: Any, memory: dict[str, Any], encodes: bool) -> None:
+    room = "texts of" if encodes else "a context of"
+    cache = "keys and values of a text" if encodes else "the KV cache"
     console.print(
-        f"It takes {terminal.size(memory['total'])} with a context of {memory['ctx_size']:,}: "
-        f"{terminal.size(memory['weights'])} for weights, {terminal.size(memory['kv'])} for the KV cache, the rest to "
+        f"It takes {terminal.size(memory['total'])} with {room} {memory['ctx_size']:,}{' tokens' if encodes else ''}: "
+        f"{terminal.size(memory['weights'])} for weights, {terminal.size(memory['kv'])} for {cache}, the rest to "
         "work in.",
         soft_wrap=True,
     )

@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wgpu_engine.cli import terminal
-from wgpu_engine.cli.options import AsJson
 
 if TYPE_CHECKING:
     from wgpu_engine.files.store import StoredModel
 
 
-def list_models(as_json: AsJson = False) -> None:
+def list_models(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON array of the models in the store, for scripts.")
+    ] = False,
+) -> None:
     """Show the models in the store, and those that can be pulled by name.
 
     Examples:

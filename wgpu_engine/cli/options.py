@@ -11,8 +11,6 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from wgpu_engine.errors import RequestError
-
 MODEL_PANEL = "Model and device"
 SAMPLING_PANEL = "Sampling"
 
@@ -112,7 +110,9 @@ class SamplingOptions:
     ] = None
     temperature: Annotated[
         float,
-        typer.Option("--temperature", "-t", min=0.0, help="0 takes the likeliest.", rich_help_panel=SAMPLING_PANEL),
+        typer.Option(
+            "--temperature", "-t", min=0.0, max=100.0, help="0 takes the likeliest.", rich_help_panel=SAMPLING_PANEL
+        ),
     ] = 0.8
     top_k: Annotated[
         int, typer.Option(min=0, help="Keep the k likeliest; 0 keeps all.", rich_help_panel=SAMPLING_PANEL)
@@ -134,13 +134,21 @@ class SamplingOptions:
     ] = 0.05
     repetition_penalty: Annotated[
         float,
-        typer.Option(min=0.0, help="Above 1, make seen tokens less likely.", rich_help_panel=SAMPLING_PANEL),
+        typer.Option(
+            min=0.01, max=100.0, help="Above 1, make seen tokens less likely.", rich_help_panel=SAMPLING_PANEL
+        ),
     ] = 1.0
     presence_penalty: Annotated[
-        float, typer.Option(help="Taken off for each token answered already.", rich_help_panel=SAMPLING_PANEL)
+        float,
+        typer.Option(
+            min=-100.0, max=100.0, help="Taken off for each token answered already.", rich_help_panel=SAMPLING_PANEL
+        ),
     ] = 0.0
     frequency_penalty: Annotated[
-        float, typer.Option(help="Taken off for each time it was answered.", rich_help_panel=SAMPLING_PANEL)
+        float,
+        typer.Option(
+            min=-100.0, max=100.0, help="Taken off for each time it was answered.", rich_help_panel=SAMPLING_PANEL
+        ),
     ] = 0.0
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same answer.", rich_help_panel=SAMPLING_PANEL)] = (
         None
@@ -186,14 +194,3 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
-
-
-def check_finite(options: SamplingOptions) -> None:
-    """Refuse `nan` and `inf`, which float options let through.
-
-    Raises:
-        RequestError: naming the option.
-    """
-    for name, value in asdict(options).items():
-        if isinstance(value, float) and not -1e9 < value < 1e9:
-            raise RequestError(f"--{name.replace('_', '-')} is {value}: give a plain number")

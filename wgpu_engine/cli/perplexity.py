@@ -49,9 +49,9 @@ def perplexity(
 ) -> None:
     """Measure how well a model predicts a text: its perplexity, lower being better.
 
-    The text is read in windows of --ctx-size tokens (512), of each
-    of which the second half counts. Ctrl-C ends it with what has
-    been found so far.
+    The text is read in windows of --ctx-size tokens (512, or what the
+    model was trained for if that is less), of each of which the second
+    half counts. Ctrl-C ends it with what has been found so far.
 
     Examples:
       wgpu-engine perplexity smollm2 wiki.test.raw
@@ -68,7 +68,7 @@ def perplexity(
     text = _read_text(file)
     with ExitStack() as stack:
         base = stack.enter_context(BaseReader(kl)) if kl is not None else None
-        ctx_size = options.ctx_size or (base.header.ctx_size if base else _DEFAULT_CONTEXT)
+        ctx_size = options.ctx_size or (base.header.ctx_size if base else _usual_context(model))
         stride = stride or (base.header.stride if base else None)
         llm = stack.enter_context(open_llm(model, replace(options, ctx_size=ctx_size)))
         # as text: what looks like a marker is none here
@@ -110,6 +110,14 @@ def perplexity(
             terminal.note(f"the predictions are in {kl_base} ({terminal.size(kl_base.stat().st_size)})")
     if interrupted:
         raise typer.Exit(_EXIT_INTERRUPTED)
+
+
+def _usual_context(model: str) -> int:
+    from wgpu_engine.engine.memory import context_size
+    from wgpu_engine.engine.opening import described
+    from wgpu_engine.platform.drive import drive
+
+    return min(_DEFAULT_CONTEXT, context_size(drive(described(model)), None))
 
 
 def _read_text(file: str) -> str:

@@ -1,13 +1,16 @@
 """`wgpu-engine quantize`: write a model with its weights in another type."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.progress import ProgressDisplay
-from wgpu_engine.errors import ModelFileError, RequestError
+from wgpu_engine.errors import EngineError, ModelFileError, RequestError
+
+if TYPE_CHECKING:
+    from wgpu_engine.files.model_file import ModelFile
 
 
 def quantize(
@@ -43,6 +46,7 @@ def quantize(
     with drive(open_any(Store().find(model))) as file:
         if not any(len(tensor.shape) > 1 for tensor in file.tensors.values()):
             raise ModelFileError(f"{file.path} has no weights to quantize: give a file with a whole model")
+        _warn_of_what_does_not_run(file)
         made = recipe(file, target, pure=pure, requantize=True)
         if made.requantized:
             terminal.note(
@@ -56,3 +60,13 @@ def quantize(
     size = out.stat().st_size
     weights = sum(tensor.rows * tensor.columns for tensor in made.file.tensors.values())
     terminal.note(f"{out} has {terminal.size(size)}, {8 * size / weights:.2f} bits a weight")
+
+
+def _warn_of_what_does_not_run(file: "ModelFile") -> None:
+    """Others may run it; we still write it."""
+    from wgpu_engine.models.registry import describe
+
+    try:
+        describe(file.metadata, file.tensors)
+    except EngineError as error:
+        terminal.note(f"warning: what is written will not run here: {error}")

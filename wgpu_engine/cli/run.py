@@ -8,7 +8,7 @@ import typer
 
 from wgpu_engine.cli import terminal
 from wgpu_engine.cli.loading import open_llm
-from wgpu_engine.cli.options import AsJson, ModelName, ModelOptions, SamplingOptions, check_finite
+from wgpu_engine.cli.options import AsJson, ModelName, ModelOptions, SamplingOptions
 from wgpu_engine.errors import RequestError
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def run(
       cat notes.txt | wgpu-engine run smollm2
       wgpu-engine run smollm2 --json --seed 1 "Name a colour" > answer.json
     """
-    check_finite(sampling)
     if prompt is None or prompt == "-":
         prompt = _read_prompt(model)
     with open_llm(model, options) as llm:

@@ -38,13 +38,25 @@ class Commands(TyperGroup):
             if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
                 print(context.get_help())
             else:
-                complain(_sentence(error.format_message(), context))
+                complain(_sentence(error, context))
             sys.exit(error.exit_code)
         sys.exit(code or 0)
 
 
-def _sentence(message: str, context: Any) -> str:
+def _sentence(error: Any, context: Any) -> str:
     # the words before a value's own are the parser's
-    said = " ".join(message.split()).rstrip(".").replace(": Value error, ", ": ")
+    said = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
+    said = _bounds(getattr(error, "param", None)) or said
     command = context.command_path if context is not None else "wgpu-engine"
     return f"{said[:1].lower()}{said[1:]}; `{command} --help` shows what there is"
+
+
+def _bounds(option: Any) -> str | None:
+    """What the number of an option must be; None where it has no bounds, and so another thing is wrong with it."""
+    # where they lie differs from version to version of the parser
+    low, high = (getattr(option, name, getattr(getattr(option, "type", None), name, None)) for name in ("min", "max"))
+    if low is None and high is None:
+        return None
+    kind = "a whole number" if isinstance(low, int) else "a number"
+    place = f"from {low:g} to {high:g}" if high is not None else f"of at least {low:g}"
+    return f"{max(option.opts, key=len)} must be {kind} {place}"

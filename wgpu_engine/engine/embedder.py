@@ -10,16 +10,13 @@ from wgpu_engine.engine.answers import in_thread
 from wgpu_engine.engine.encoder import Encoder
 from wgpu_engine.engine.kernel_check import check_kernels
 from wgpu_engine.engine.loading import Precision, Progress, load_weights
-from wgpu_engine.engine.memory import check_budget, footprint, memory_budget
-from wgpu_engine.engine.opening import opened
+from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+from wgpu_engine.engine.opening import described, opened
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.engine.turns import Turns
 from wgpu_engine.errors import RequestError
-from wgpu_engine.files.opening import open_any
-from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.models.registry import describe
-from wgpu_engine.models.settings import Settings
 from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
@@ -29,14 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_LONGEST = 8192
-"""tokens of a text; its rows are in one plan"""
-
 
 def is_encoder(model: str | Path) -> bool:
     """Whether a model makes embeddings, by its file's header; raises EngineError where it can't be read."""
-    with drive(open_any(Store().find(model))) as file:
-        return describe(file.metadata, file.tensors).encodes
+    return drive(described(model)).encodes
 
 
 class Embedder(Closing):
@@ -86,8 +79,7 @@ class Embedder(Closing):
                     f"{self.path} is a language model ({self.description.architecture}), which makes no embeddings: "
                     "use a BERT, such as minilm"
                 )
-            positions = self.description.context
-            self.max_tokens = min(positions, Settings(file.metadata).count("most_tokens", positions), _LONGEST)
+            self.max_tokens = context_size(self.description, None)
             """tokens that a text may have; of longer ones the end is cut off"""
             need = footprint(self.description, file.tensor_bytes, self.max_tokens, "f32")
             check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.max_tokens)
@@ -112,7 +104,9 @@ class Embedder(Closing):
         """Embeddings f32 [texts, width] of length 1, so that their products are cosines; needs NumPy.
 
         Texts may also be lists of token ids, which are taken as they are. Of a text of more than `max_tokens` tokens
-        the end is cut off, with a UserWarning. `progress` is called with "texts", how many are done and the total.
+        the end is cut off, with a UserWarning. An empty text has the embedding of the tokens that are put round each
+        text, as in sentence-transformers, with a UserWarning too. `progress` is called with "texts", how many are done
+        and the total.
 
         Raises:
             RequestError: something that is no list of texts, an empty list of ids, or an id outside the vocabulary.
@@ -169,7 +163,16 @@ class Embedder(Closing):
                 raise RequestError("a text without any token has no embedding: leave it out")
             wrong = next((token for token in ids if not 0 <= token < self.description.vocab), None)
             if wrong is not None:
-                raise RequestError(f"the token id {wrong} is outside the vocabulary of {self.description.vocab}")
+                raise RequestError(
+                    f"the token id {wrong} is outside the vocabulary: give ids from 0 to {self.description.vocab - 1}"
+                )
+        empty = sum(isinstance(text, str) and not text.strip() for text in texts)
+        if empty:
+            warnings.warn(
+                f"{empty} of {len(found)} texts {'is' if empty == 1 else 'are'} empty: such an embedding says nothing, "
+                "leave the text out",
+                stacklevel=3,
+            )
         long = sum(len(ids) > self.max_tokens for ids in found)
         if long:
             warnings.warn(

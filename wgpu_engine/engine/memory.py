@@ -13,6 +13,8 @@ from wgpu_engine.ops.kv import KV_BLOCK, KVType
 
 DEFAULT_CONTEXT = 4096
 """positions, where neither the user nor the model asks for fewer"""
+LONGEST_TEXT = 8192
+"""tokens of a text that an encoder embeds, since its rows are in one plan"""
 _WORKSPACE = 64 << 20
 """bytes for activations, logits and staging"""
 
@@ -33,9 +35,16 @@ class Footprint:
 def context_size(description: Description, wanted: int | None) -> int:
     """Positions of the context: what was asked for, else the model's own, up to DEFAULT_CONTEXT.
 
+    Of an encoder: the tokens of the longest text that it takes.
+
     Raises:
-        RequestError: more than the model has embeddings for.
+        RequestError: more than the model has embeddings for, or any number for an encoder.
     """
+    if description.encodes:
+        longest = min(description.context, LONGEST_TEXT)
+        if wanted:
+            raise RequestError(f"the model embeds texts of up to {longest} tokens and has no context: drop --ctx-size")
+        return longest
     most = description.most_positions
     if wanted and most is not None and wanted > most:
         raise RequestError(

@@ -11,6 +11,8 @@ from wgpu_engine.files.opening import open_any
 from wgpu_engine.files.quants import QuantType
 from wgpu_engine.files.store import Store
 from wgpu_engine.gpu.native import NativeDevice, open_device
+from wgpu_engine.models.model import Description
+from wgpu_engine.models.registry import describe
 from wgpu_engine.platform.tokenizers_encoder import TokenizersEncoder
 
 
@@ -31,6 +33,12 @@ async def load(model: str | Path, options: LoadOptions, progress: Progress | Non
         loaded = await load_file(device, file, options, TokenizersEncoder, progress)
         loaded.warnings[:0] = warnings
         return loaded
+
+
+async def described(model: str | Path) -> Description:
+    """A model in figures, by its files' headers; raises EngineError where they can't be read."""
+    with await open_any(Store().find(model)) as file:
+        return describe(file.metadata, file.tensors)
 
 
 @asynccontextmanager
@@ -59,8 +67,6 @@ def _quantized(file: ModelFile, target: QuantType, warnings: list[str]) -> Model
 
     made = recipe(file, target)
     warnings += made.notes
-    if not made.changed:
-        warnings.append(f"no weights were quantized to {target.name}: they are of quantized types already")
     return made.file
 
 

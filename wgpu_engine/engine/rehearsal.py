@@ -70,7 +70,7 @@ async def rehearse(
         await loader.finish()
         found.warnings = loader.warnings
         if not wanted.faults:
-            found.unused = [name for name in tensors if name not in wanted.taken]
+            found.unused = wanted.unused
             size = context_size(found.description, ctx_size)
             engine = Engine(device, model, ctx_size=size, precision=precision, kv_type=kv_type)
             for rows in engine.plan_rows:
@@ -93,11 +93,9 @@ class _WantedTensors(Tensors):
 
     def __init__(self, tensors: Mapping[str, TensorInfo]) -> None:
         super().__init__(tensors)
-        self.taken: set[str] = set()
         self.faults: list[str] = []
 
     def take(self, name: str, *shape: int) -> TensorInfo:
-        self.taken.add(name)
         try:
             return super().take(name, *shape)
         except EngineError as error:

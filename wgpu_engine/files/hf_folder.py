@@ -138,7 +138,9 @@ def _translated(
         if not name or (tied and name == "output.weight"):
             continue
         if name in tensors:
-            raise ModelFileError(f"{tensor.source.name} has the tensor {show(tensor.name)} under two names")
+            raise ModelFileError(
+                f"{tensor.source.name} has the tensor {show(tensor.name)} under two names: download the model again"
+            )
         tensors[name] = family.arranged(config, _info(name, tensor))
     if not tied and "output.weight" not in tensors and "token_embd.weight" in tensors:
         raise ModelFileError(

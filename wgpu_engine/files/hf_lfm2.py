@@ -33,7 +33,10 @@ def lfm2_settings(config: HFConfig) -> dict[str, Value]:
     """Keys as transformers has them, or as the models were first published with."""
     values = config.values
     if config.flag("tie_embedding", True) != config.flag("tie_word_embeddings", True):
-        raise UnsupportedModelError(f"{config.name} says both that the output head is tied and that it isn't")
+        raise UnsupportedModelError(
+            f"{config.name} says both that the output head is tied and that it isn't: set tie_embedding and "
+            "tie_word_embeddings to the same, or download it again"
+        )
     feed_forward = config.count("block_ff_dim", config.count("intermediate_size", 12288))
     if config.flag("block_auto_adjust_ff_dim", True):
         feed_forward = 2 * feed_forward // 3
@@ -60,6 +63,7 @@ def _lfm2_attends(config: HFConfig) -> list[bool]:
         kinds = ["full_attention" if numbers is None or i in numbers else "conv" for i in range(layers)]
     if len(kinds) != layers or not set(kinds) <= {"full_attention", "conv"}:
         raise UnsupportedModelError(
-            f"{config.name} doesn't say of each of its {layers} layers whether it is conv or full_attention"
+            f"{config.name} doesn't say of each of its {layers} layers whether it is conv or full_attention: correct "
+            "its layer_types, or download it again"
         )
     return [kind == "full_attention" for kind in kinds]

@@ -116,7 +116,10 @@ def _llama3_factors(config: HFConfig, rope_dim: int, base: float) -> list[float]
     factor, low, high = rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor")
     context = rope.count("original_max_position_embeddings")
     if low >= high:
-        raise ModelFileError(f"{rope.name} has a low_freq_factor of {low:g} and a high_freq_factor of {high:g}")
+        raise ModelFileError(
+            f"{rope.name} has a low_freq_factor of {low:g} that isn't below its high_freq_factor of {high:g}: download "
+            "it again"
+        )
     factors = []
     for i in range(rope_dim // 2):
         turns = context / (2 * math.pi * base ** (2 * i / rope_dim))

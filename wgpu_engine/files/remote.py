@@ -73,7 +73,7 @@ def _hub_files(spec: str, sha256: str | None = None) -> list[RemoteFile]:
     revision = revision or "main"
     pieces = path.split("/")
     if len(pieces) < 3 or not all(piece.strip(".") for piece in pieces):
-        raise DownloadError(f"{spec[:200]!r} should name a file on the hub, as in hf:org/repo/file.gguf")
+        raise DownloadError(f"{spec[:200]!r} names no file on the hub: write it like hf:org/repo/file.gguf")
     _check_name(pieces[-1], spec)
     repo, folder = "/".join(pieces[:2]), "/".join([*pieces[2:-1], ""])
     hub = _hub_url()

@@ -4,10 +4,10 @@ What comes out is an embedding a text. Tensor names: GGUF.
 """
 
 from dataclasses import dataclass
-from typing import cast, get_args
 
-from wgpu_engine.errors import ModelFileError, UnsupportedModelError
+from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.activation import read_activation
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.linear import Linear, load_joined, load_layer_norm, load_linear
 from wgpu_engine.models.model import Description, PagedKV
@@ -52,10 +52,6 @@ class Config:
                 f"the pooling type {pooling} of this file is not supported: use a model that takes the mean or the "
                 "first token"
             )
-        # said by what isn't GGUF, which has one for each architecture
-        activation = settings.text("activation", "gelu")
-        if activation not in get_args(Gate):
-            raise ModelFileError(f"the activation {activation[:40]!r} of this file can't be")
         width = settings.count("embedding_length")
         return Config(
             layers=settings.count("block_count", largest=1 << 12),
@@ -65,7 +61,7 @@ class Config:
             eps=settings.number("attention.layer_norm_epsilon", 1e-12),
             vocab=vocab,
             context=settings.count("context_length", largest=1 << 31),
-            activation=cast(Gate, activation),
+            activation=read_activation(settings, "gelu"),
             pooling=_POOLING[pooling],
         )
 

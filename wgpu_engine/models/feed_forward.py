@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer
-from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.settings import REMEDY, Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder
 from wgpu_engine.ops.experts import add_experts, gated_experts
@@ -51,7 +51,7 @@ class Mixture:
             )
         inner = settings.count("expert_feed_forward_length", settings.count("feed_forward_length", 0, smallest=0))
         if inner < 4 or inner % 4:
-            raise ModelFileError(f"the experts of this file can't be: their feed-forward has {inner} values")
+            raise ModelFileError(f"the experts' feed-forward has {inner} values, not a multiple of 4: {REMEDY}")
         return Mixture(
             experts,
             settings.count("expert_used_count", largest=experts),

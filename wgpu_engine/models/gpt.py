@@ -5,10 +5,9 @@ feed-forward may read the same residual stream side by side there. Tensor names:
 """
 
 from dataclasses import dataclass, replace
-from typing import cast, get_args
 
-from wgpu_engine.errors import ModelFileError
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.activation import read_activation
 from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.heads import read_heads
 from wgpu_engine.models.linear import Linear, load_joined, load_layer_norm, load_linear
@@ -67,10 +66,6 @@ class Config:
     def read(settings: Settings, vocab: int) -> "Config":
         traits = MEMBERS[settings.architecture]
         width = settings.count("embedding_length")
-        # said by what isn't GGUF, which has one for each architecture
-        activation = settings.text("activation", traits.activation)
-        if activation not in get_args(Gate):
-            raise ModelFileError(f"the activation {activation[:40]!r} of this file can't be")
         return Config(
             layers=settings.count("block_count", largest=1 << 12),
             width=width,
@@ -79,7 +74,7 @@ class Config:
             eps=settings.number("attention.layer_norm_epsilon", 1e-5),
             vocab=vocab,
             context=settings.count("context_length", largest=1 << 31),
-            activation=cast(Gate, activation),
+            activation=read_activation(settings, traits.activation),
             rotates=traits.rotates,
             parallel=settings.flag("use_parallel_residual", traits.parallel),
             scale_by_layer=settings.flag("attention.scale_by_layer", False),

@@ -1,7 +1,7 @@
 """The attention heads of a model, out of its settings."""
 
 from wgpu_engine.errors import ModelFileError
-from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.settings import REMEDY, Settings
 from wgpu_engine.ops.attention import Heads
 
 
@@ -18,7 +18,7 @@ def read_heads(settings: Settings, *, neox: bool, scale: float | None = None) ->
     if heads % kv_heads or head_dim % 8 or not head_dim or rope_dim % 4 or rope_dim > head_dim:
         raise ModelFileError(
             f"the attention of this file can't be: {heads} heads over {kv_heads} key heads of {head_dim} values, "
-            f"{rope_dim} of them rotated"
+            f"{rope_dim} of them rotated; {REMEDY}"
         )
     # said by what isn't GGUF, where the rows of q and k are as they were trained
     neox = settings.text("rope.pairs", "halves" if neox else "neighbours") == "halves"

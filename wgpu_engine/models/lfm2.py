@@ -11,7 +11,7 @@ from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.model import Description, PagedKV, ShortConv, State
 from wgpu_engine.models.rope_scaling import Rope
-from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.settings import REMEDY, Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.attention import Heads, attend
 from wgpu_engine.ops.builder import Activation, PlanBuilder
@@ -50,10 +50,10 @@ class Config:
         if head_dim % 8 or rope_dim % 4 or rope_dim > head_dim or any(count and heads % count for count in kv_heads):
             raise ModelFileError(
                 f"the attention of this file can't be: {heads} heads of {head_dim} values, {rope_dim} of them rotated, "
-                f"over up to {max(kv_heads)} key heads"
+                f"over up to {max(kv_heads)} key heads; {REMEDY}"
             )
         if width % 4:
-            raise ModelFileError(f"a convolution of {width} channels isn't supported: their number must divide by 4")
+            raise ModelFileError(f"a convolution of {width} channels, not a multiple of 4, can't run: {REMEDY}")
         scale = head_dim**-0.5
         return Config(
             width=width,

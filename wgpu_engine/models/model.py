@@ -46,7 +46,7 @@ class Description:
     width: int
     vocab: int
     context: int
-    """positions that it was trained for"""
+    """positions that it was trained for; of an encoder, the tokens of a text"""
     states: tuple[State, ...]
     """the state of each layer"""
     most_positions: int | None = None

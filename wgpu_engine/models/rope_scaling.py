@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.gpu.device import Buffer, Device
-from wgpu_engine.models.settings import Settings
+from wgpu_engine.models.settings import REMEDY, Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.rope import angle_table
@@ -54,9 +54,9 @@ class Rope:
         """
         base = settings.number("rope.freq_base", 10000.0)
         if base <= 1:
-            raise ModelFileError(f"the RoPE base {base:g} is not above 1: the file is damaged")
+            raise ModelFileError(f"the RoPE base {base:g} is not above 1: {REMEDY}")
         if not all(0 < factor < math.inf for factor in (*factors, *long_factors)):
-            raise ModelFileError("a tensor of RoPE factors holds some that can't be: the file is damaged")
+            raise ModelFileError(f"a tensor of RoPE factors holds some that can't be: {REMEDY}")
         scaling = settings.text("rope.scaling.type", "linear")
         if scaling not in _SCALINGS:
             raise UnsupportedModelError(

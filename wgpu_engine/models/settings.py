@@ -5,6 +5,8 @@ from typing import Any
 
 from wgpu_engine.errors import ModelFileError
 
+REMEDY = "download the file again, or get another version of the model"
+
 
 class Settings:
     """Metadata under an architecture's prefix, e.g. `llama.block_count`."""
@@ -24,11 +26,11 @@ class Settings:
         if value is None and default is not None:
             return default
         if value is None:
-            raise ModelFileError(f"the setting {self.architecture}.{key} is missing: the file is incomplete")
+            raise ModelFileError(f"the setting {self.architecture}.{key} is missing: {REMEDY}")
         if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
             raise ModelFileError(
                 f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from {smallest} to "
-                f"{largest}"
+                f"{largest}: {REMEDY}"
             )
         return value
 
@@ -42,7 +44,9 @@ class Settings:
         if not isinstance(value, list):
             return None
         if len(value) != layers or not all(isinstance(flag, bool) for flag in value):
-            raise ModelFileError(f"the setting {self.architecture}.{key} isn't a flag for each of {layers} layers")
+            raise ModelFileError(
+                f"the setting {self.architecture}.{key} isn't a flag for each of {layers} layers: {REMEDY}"
+            )
         return value
 
     def counts(self, key: str, layers: int, *, largest: int = 1 << 24) -> list[int]:
@@ -52,7 +56,7 @@ class Settings:
         if len(each) != layers or not all(type(number) is int and 0 <= number <= largest for number in each):
             raise ModelFileError(
                 f"the setting {self.architecture}.{key} isn't a whole number from 0 to {largest} for each of "
-                f"{layers} layers"
+                f"{layers} layers: {REMEDY}"
             )
         return each
 
@@ -67,7 +71,7 @@ class Settings:
             or not (2.0**-126 <= value < 1e30 or (zero and value == 0))
         ):
             raise ModelFileError(
-                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number of f32"
+                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number of f32: {REMEDY}"
             )
         return float(value)
 

@@ -12,6 +12,12 @@ class Tensors:
 
     def __init__(self, tensors: Mapping[str, TensorInfo]) -> None:
         self._tensors = tensors
+        self._taken: set[str] = set()
+
+    @property
+    def unused(self) -> list[str]:
+        """Names of those that nobody has taken."""
+        return [name for name in self._tensors if name not in self._taken]
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -23,13 +29,14 @@ class Tensors:
             ModelFileError: it is missing, or has another shape.
             UnsupportedModelError: it has a scale that isn't one for all of a matrix.
         """
+        self._taken.add(name)
         tensor = self._tensors.get(name)
         if tensor is None:
             raise ModelFileError(f"the tensor {name} is missing: the file is incomplete, download it again")
         if tensor.shape != shape:
             raise ModelFileError(
                 f"the tensor {name} has the shape {list(tensor.shape)} where the model's settings ask for "
-                f"{list(shape)}: the file is damaged or of another architecture"
+                f"{list(shape)}: the file is damaged or of another architecture, get another version of it"
             )
         return replace(tensor, scale=self._scale(name))
 
@@ -37,6 +44,7 @@ class Tensors:
         """`<name>.scale` beside `<name>.weight`, as llama.cpp has it for ternary weights and for NVFP4."""
         stem, _, end = name.rpartition(".")
         scale = self._tensors.get(f"{stem}.scale") if end == "weight" else None
+        self._taken.add(f"{stem}.scale")
         if scale is not None and (stem == "token_embd" or scale.rows * scale.columns != 1):
             raise UnsupportedModelError(
                 f"the tensor {scale.name} of the shape {list(scale.shape)} is not supported, only one scale for a "

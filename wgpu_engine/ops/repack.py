@@ -135,7 +135,8 @@ class Loader:
         if tensor.type.name in _FORMATS:
             return array("f", struct.unpack(f"<{count}{_FORMATS[tensor.type.name]}", data)).tolist()
         raise UnsupportedModelError(
-            f"the tensor {tensor.name} is {tensor.type.name}, where only unquantized types are supported"
+            f"the tensor {tensor.name} is {tensor.type.name}, where only unquantized types are supported: convert the "
+            "model again, or get another version of it"
         )
 
     async def vector(self, tensor: TensorInfo) -> Buffer:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,6 +41,8 @@ QUANTIZERS: dict[str, Callable[[Floats], Bytes]] = {
 _CHUNK = 240 * 256
 """weights at a time, about: what a core's cache holds; a power of two would be slow"""
 
+_MIXTURE = re.compile(r"_(?:XS|S|M|L|XL)$")
+
 _LARGE = 1e12
 """far beyond what a scale in half floats can mean"""
 
@@ -51,7 +54,10 @@ def writable(name: str) -> QuantType:
         RequestError: it is none of those.
     """
     if name.upper() not in QUANTIZERS:
-        raise RequestError(f"{name!r:.40} is no type to quantize to: choose one of {', '.join(QUANTIZERS)}")
+        # llama.cpp names mixtures of types after the one that most weights get
+        like = _MIXTURE.sub("", name.upper())
+        hint = f"choose {like}, or one of" if like in QUANTIZERS else "choose one of"
+        raise RequestError(f"{name!r:.40} is no type to quantize to: {hint} {', '.join(QUANTIZERS)}")
     return QUANT_TYPES[name.upper()]
 
 

@@ -49,6 +49,7 @@ class Recipe:
 
     file: ModelFile
     """tensors are quantized as they are read"""
+    wanted: QuantType
     changed: int
     """how many matrices get another type"""
     requantized: int
@@ -61,7 +62,8 @@ class Recipe:
         groups: dict[tuple[str, str], list[Fallback]] = {}
         for each in self.fallbacks:
             groups.setdefault((each.wish.name, each.tensor.type.name), []).append(each)
-        return [_note(group) for group in groups.values()]
+        unchanged = f"no weight became {self.wanted.name}: all have that type, or a quantized one, already"
+        return [_note(group) for group in groups.values()] + ([] if self.changed else [unchanged])
 
 
 def _note(group: list[Fallback]) -> str:
@@ -89,7 +91,7 @@ def recipe(file: ModelFile, wanted: QuantType, *, pure: bool = False, requantize
             requantized += tensor.type.name not in _FLOATS
         if target is not wish:
             fallbacks.append(Fallback(tensors[tensor.name], wish))
-    return Recipe(replace(file, tensors=tensors), changed, requantized, tuple(fallbacks))
+    return Recipe(replace(file, tensors=tensors), wanted, changed, requantized, tuple(fallbacks))
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:
