@@ -3,7 +3,8 @@
 
    A slot's words: 0 token (sampled last, the next input), 1 its position, 2 seed, 3 how many tokens were sampled,
    4 temperature, 5 top-k, 6 top-p, 7 min-p, 8 repetition, 9 presence and 10 frequency penalty (all but top-k as f32),
-   11 flags (bit 0: some penalty is on). #}
+   11 flags (bit 0: some penalty is on, bit 1: the likeliest tokens are asked for), 12 how many tokens have a bias,
+   13 how many of the likeliest tokens are asked for. #}
 const SLOT_WORDS = 16u;
 const FROM_SLOT = 0xffffffffu;
 

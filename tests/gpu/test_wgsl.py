@@ -17,6 +17,7 @@ from wgpu_engine.gpu.device import AdapterInfo, Dispatch, Limits, Shader
 from wgpu_engine.gpu.probe import probe_subgroup_size
 from wgpu_engine.gpu.wgsl import assemble, binding_types
 from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.bias import BIAS_BYTES, MOST_BIASES, add_bias
 from wgpu_engine.ops.builder import SLOT_WORDS, Activation, PlanBuilder, ScratchPool
 from wgpu_engine.ops.embed import embed, look_up
 from wgpu_engine.ops.experts import add_experts, gated_experts
@@ -31,6 +32,7 @@ from wgpu_engine.ops.rope import angle_table, rope_and_store
 from wgpu_engine.ops.routing import route
 from wgpu_engine.ops.sample import RING, sample
 from wgpu_engine.ops.short_conv import Convolution, short_conv
+from wgpu_engine.ops.top_tokens import top_tokens
 from wgpu_engine.ops.weight import Norm, Weight
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.resources import resource_dir
@@ -140,6 +142,7 @@ def run_everything(
     bias = device.buffer(8 * VOCAB, "bias")
     slots = device.buffer(4 * SLOT_WORDS * SLOTS, "slots")
     counts, ring = device.buffer(4 * SLOTS * VOCAB, "counts"), device.buffer(4 * SLOTS * RING, "ring")
+    biases = device.buffer(BIAS_BYTES * MOST_BIASES * SLOTS, "biases")
     weights = {name: (weight(loader, name, VOCAB), weight(loader, name, WIDTH, WIDTH)) for name in types}
     for precision, rows in product(("exact", "fast"), sizes):
         for table, pair in weights.values():
@@ -155,7 +158,8 @@ def run_everything(
             logits = builder.logits(VOCAB)
             project(builder, (table,), h, logits, VOCAB, outputs_only=True)
             log_prob(builder, logits, VOCAB, device.buffer(4 * rows, "wanted"))
-            sample(builder, logits, VOCAB, counts, ring)
+            sample(builder, add_bias(builder, logits, VOCAB, biases), VOCAB, counts, ring)
+            top_tokens(builder, logits, VOCAB)
             look_up(builder, table, "position", onto=x)
             h = activated(builder, square, h, codec, activation="gelu")
             y = norm_(builder, x, WIDTH, layer_norm, "f32", label="y").buffer

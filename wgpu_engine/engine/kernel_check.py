@@ -22,9 +22,11 @@ from wgpu_engine.files.store import Store, read_record, write_record
 from wgpu_engine.gpu.fingerprint import fingerprint
 from wgpu_engine.ops.attention import PARTITION
 from wgpu_engine.ops.builder import OpCall
+from wgpu_engine.ops.known_answers.bias import bias_error
 from wgpu_engine.ops.known_answers.log_prob import log_prob_error
 from wgpu_engine.ops.known_answers.repack import repack_error
 from wgpu_engine.ops.known_answers.sampling import sampling_error
+from wgpu_engine.ops.known_answers.top_tokens import top_tokens_error
 from wgpu_engine.ops.known_answers.trial import KnownAnswer, Stage, Trial, answer
 from wgpu_engine.ops.known_answers.verify import error_of, is_known, kernel_name, weights_of
 from wgpu_engine.ops.kv import KV_BLOCK, kv_block_bytes
@@ -187,6 +189,8 @@ async def _answers(engine: Checked, trial: Trial) -> AsyncIterator[KnownAnswer]:
                 await trial.run(call.dispatches)
     if not engine.model.description.encodes:
         yield await answer("sample", partial(sampling_error, trial, stages[0], engine.vocab))
+        yield await answer("bias", partial(bias_error, trial, engine.vocab))
+        yield await answer("likeliest tokens", partial(top_tokens_error, trial, engine.vocab))
 
 
 def _plans(engine: Checked) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ too low are not read again. Thresholds are found by bisection, sixteen ways at o
 
 Words of a slot (floats as their bits): 0 token, 1 position, 2 seed, 3 count of tokens sampled, 4 temperature, 5 top-k
 (0 is off), 6 top-p (1 is off), 7 min-p (0 is off), 8 repetition penalty (1 is off), 9 presence penalty, 10 frequency
-penalty, 11 flags (bit 0: some penalty is on).
+penalty, 11 flags (bit 0: some penalty is on); 12 and 13 are those of `bias.py` and `top_tokens.py`.
 """
 
 from wgpu_engine.gpu.device import Buffer

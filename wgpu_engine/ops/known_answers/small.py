@@ -8,12 +8,14 @@ from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, square_words
 from wgpu_engine.ops.embed import Index, embed, look_up
 from wgpu_engine.ops.experts import add_experts, gated_experts
+from wgpu_engine.ops.known_answers.bias import bias_error
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.log_prob import log_prob_error
 from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
 from wgpu_engine.ops.known_answers.sampling import sampling_error
 from wgpu_engine.ops.known_answers.small_attention import attend_check, rope_check, short_conv_check
 from wgpu_engine.ops.known_answers.small_inputs import EPS, MANY, NORM_WIDTH, Check, SmallInputs, numbers, rows_of
+from wgpu_engine.ops.known_answers.top_tokens import top_tokens_error
 from wgpu_engine.ops.known_answers.trial import Stage, Trial
 from wgpu_engine.ops.known_answers.verify import PRECISIONS
 from wgpu_engine.ops.kv import KVType
@@ -92,6 +94,8 @@ class SmallChecks:
             yield short_conv_check(self.inputs, codec)
         yield Check("log probability", lambda: log_prob_error(self.inputs.trial, self.inputs.one, _VOCAB))
         yield Check("sample", lambda: sampling_error(self.inputs.trial, self.inputs.one, _VOCAB))
+        yield Check("bias", lambda: bias_error(self.inputs.trial, _VOCAB))
+        yield Check("likeliest tokens", lambda: top_tokens_error(self.inputs.trial, _VOCAB))
 
     def _repack(self, name: str) -> Check:
         return Check(f"repack {name}", lambda: repack_error(self.inputs.trial, self.inputs.loader, QUANT_TYPES[name]))
