@@ -196,7 +196,7 @@ def test_an_error_ends_all_and_the_next_request_works(
     sequences = [many.add(ids, GREEDY, Timings()) for ids in asked]
     drive(many.step())
 
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise DeviceError("the device refused it")
 
     with monkeypatch.context() as patch:

@@ -109,7 +109,7 @@ def test_a_fault_of_ours_ends_the_requests_and_not_the_service(
 ) -> None:
     wanted = asyncio.run(tokens(service, [3, 4, 5]))
 
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise ValueError("a fault")
 
     with monkeypatch.context() as patch:

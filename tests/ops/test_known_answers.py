@@ -170,6 +170,9 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
         ("attention/", "exp(", "exp2(", ["attention"]),
         ("sample/", "1664525u", "1664527u", ["sample"]),
         ("sample/peaks", "logit / repetition", "logit * repetition", ["sample"]),
+        ("sample/bias", "biases[middle].x < token", "biases[middle].x <= token", ["bias"]),
+        ("sample/top_tokens", "tokens[entry] < token", "tokens[entry] > token", ["likeliest"]),
+        ("sample/top_tokens", "exp(", "exp2(", ["likeliest"]),
     ],
 )
 def test_broken_kernel_is_found(

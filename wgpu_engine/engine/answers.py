@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from wgpu_engine.engine.sampling import SamplingParams
-from wgpu_engine.engine.sequence import Timings
+from wgpu_engine.engine.sequence import Sampled, Timings
 from wgpu_engine.engine.turns import Turns
+from wgpu_engine.ops.top_tokens import TokenLogProbs
 from wgpu_engine.platform.drive import drive
 from wgpu_engine.text.detokenizer import Detokenizer
 from wgpu_engine.text.stop import StopStrings
@@ -26,6 +27,8 @@ class Chunk:
     tokens: list[int]
     finish_reason: FinishReason | None = None
     timings: Timings | None = None
+    logprobs: list[TokenLogProbs] | None = None
+    """of each of the tokens, where that was asked for"""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,12 @@ class Completion:
     tokens: list[int]
     finish_reason: FinishReason
     timings: Timings
+    logprobs: list[TokenLogProbs] | None = None
+    """of each of the tokens, where that was asked for"""
 
 
 async def answer(
-    tokens: AsyncGenerator[int, None],
+    tokens: AsyncGenerator[Sampled, None],
     tokenizer: Tokenizer,
     params: SamplingParams,
     timings: Timings,
@@ -51,34 +56,43 @@ async def answer(
     """
     detokenizer, stops = Detokenizer(tokenizer, after=after), StopStrings(params.stop or ())
     end_ids = () if params.ignore_eos else tokenizer.vocabulary.end_ids
-    held: list[int] = []
+    held: list[Sampled] = []
     reason: FinishReason = "length"
+
+    def chunk(text: str, finish_reason: FinishReason | None = None) -> Chunk:
+        likely = [each for _, each in held if each is not None] if params.logprobs is not None else None
+        return Chunk(text, [token for token, _ in held], finish_reason, timings if finish_reason else None, likely)
+
     async with aclosing(tokens):
-        async for token in tokens:
-            held.append(token)
+        async for sampled in tokens:
+            held.append(sampled)
+            token = sampled[0]
             if token in end_ids:
                 reason = "stop"
                 break
             text, stopped = stops.push(detokenizer.push(token))
             if stopped:
-                yield Chunk(text, held, "stop", timings)
+                yield chunk(text, "stop")
                 return
             if text:
-                yield Chunk(text, held)
+                yield chunk(text)
                 held = []
         text, stopped = stops.push(detokenizer.finish())
-        yield Chunk(text + stops.finish(), held, "stop" if stopped else reason, timings)
+        yield chunk(text + stops.finish(), "stop" if stopped else reason)
 
 
 def collect(chunks: Iterator[Chunk]) -> Completion:
     """The whole of a stream."""
     text: list[str] = []
     tokens: list[int] = []
+    logprobs: list[TokenLogProbs] = []
     for chunk in chunks:
         text.append(chunk.text)
         tokens += chunk.tokens
+        logprobs += chunk.logprobs or []
         if chunk.finish_reason and chunk.timings:
-            return Completion("".join(text), tokens, chunk.finish_reason, chunk.timings)
+            likely = None if chunk.logprobs is None else logprobs
+            return Completion("".join(text), tokens, chunk.finish_reason, chunk.timings, likely)
     raise AssertionError("a stream ends with a finish reason")
 
 

@@ -13,11 +13,13 @@ from wgpu_engine.errors import OutOfMemoryError
 from wgpu_engine.gpu.device import Buffer, Device, Dispatch, Pending, Plan
 from wgpu_engine.gpu.tuner import fastest
 from wgpu_engine.models.model import Model
+from wgpu_engine.ops.bias import BIAS_BYTES, MOST_BIASES, add_bias, pack_biases
 from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, ceil_div, row_floats
 from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.log_prob import PARTS_BYTES, log_prob, read_log_prob
 from wgpu_engine.ops.sample import RING, sample
 from wgpu_engine.ops.state import Row, pack_state
+from wgpu_engine.ops.top_tokens import top_tokens
 
 _FEW_ROWS = 8
 _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
@@ -25,8 +27,8 @@ _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
 _FIRST_BUCKET = 256
 """positions of the smallest plan"""
 
-End = Literal["sample", "logits", "log_probs"]
-"""what becomes of a plan's outputs"""
+End = Literal["sample", "detailed", "logits", "log_probs"]
+"""what becomes of a plan's outputs; "detailed" samples with biases and notes the likeliest tokens"""
 
 
 @dataclass
@@ -36,7 +38,7 @@ class _Recorded:
     plan: Plan
     state: Buffer
     result: Buffer | None
-    """logits, or parts of the logarithms of probabilities; what is sampled goes to the slots"""
+    """logits, parts of the logarithms of probabilities, or the likeliest tokens; what is sampled goes to the slots"""
     wanted: Buffer | None
     """the tokens whose probabilities are asked for"""
     written: bytes = b""
@@ -86,6 +88,7 @@ class Engine:
         self._slots = device.buffer(4 * slots * SLOT_WORDS, "slots")
         self._counts = device.buffer(4 * slots * self.vocab, "token counts")
         self._ring = device.buffer(4 * slots * RING, "sampled tokens")
+        self._biases = device.buffer(BIAS_BYTES * MOST_BIASES * slots, "biases")
         self._scratch = ScratchPool(device)
         self.prefill_rows = _prefill_rows(model.description.active_parameters, device.adapter.kind)
         self.plan_rows = (1, _FEW_ROWS, self.prefill_rows)
@@ -106,7 +109,7 @@ class Engine:
 
     def free(self) -> None:
         """Gives the cache and the plans' buffers back; the weights stay."""
-        for buffer in (*self.cache.layers, self.cache.tables, self._slots, self._counts, self._ring):
+        for buffer in (*self.cache.layers, self.cache.tables, self._slots, self._counts, self._ring, self._biases):
             self.device.free(buffer)
         for recorded in self._plans.values():
             self.device.free(recorded.state)
@@ -117,9 +120,21 @@ class Engine:
         """Dispatches of a decode step of one row in a short context."""
         return (await self._recorded(1, 1, "sample", 1)).plan.dispatches
 
-    def set_slot(self, slot: int, words: bytes, prompt: Sequence[int] = (), answer: Sequence[int] = ()) -> None:
-        """Starts a sequence in a slot: its sampling words, and tokens of prompt and answer if penalties count them."""
+    def set_slot(
+        self,
+        slot: int,
+        words: bytes,
+        prompt: Sequence[int] = (),
+        answer: Sequence[int] = (),
+        biases: Sequence[tuple[int, float]] = (),
+    ) -> None:
+        """Starts a sequence in a slot: its sampling words, and tokens of prompt and answer if penalties count them.
+
+        `biases` are tokens in ascending order with what is added to their logits, in detailed steps.
+        """
         self.device.write(self._slots, 4 * SLOT_WORDS * slot, words)
+        if biases:
+            self.device.write(self._biases, BIAS_BYTES * MOST_BIASES * slot, pack_biases(biases))
         if prompt:
             counts = array("I", bytes(4 * self.vocab))
             for token in answer:
@@ -144,18 +159,21 @@ class Engine:
         table = self.blocks.table(slot)
         self.device.write(self.cache.tables, 4 * slot * self.cache.table_width, struct.pack(f"<{len(table)}I", *table))
 
-    async def step(self, rows: Sequence[Row], outputs: Sequence[int], reach: int) -> Pending | None:
+    async def step(
+        self, rows: Sequence[Row], outputs: Sequence[int], reach: int, *, detailed: bool = False
+    ) -> Pending | None:
         """Runs rows; those of `outputs` get a next token, sampled into their slots. `reach` bounds the positions.
 
         Returns what `receive_sampled` waits for, None without outputs. Steps may be queued: decode rows go on from what
-        the step before them samples.
+        the step before them samples. A detailed step heeds biases, and what comes back is read by `ops/top_tokens.py`.
         """
-        recorded = await self._recorded(len(rows), len(outputs), "sample", reach)
+        recorded = await self._recorded(len(rows), len(outputs), "detailed" if detailed else "sample", reach)
         self._write_state(recorded, rows, outputs)
         if not outputs:
             self.device.run(recorded.plan)
             return None
-        return self.device.run_and_read(recorded.plan, self._ring, 0, self._ring.size)
+        found = self._ring if recorded.result is None else recorded.result
+        return self.device.run_and_read(recorded.plan, found, 0, found.size)
 
     async def receive_sampled(self, pending: Pending) -> Callable[[int, int], int]:
         """The tokens that were sampled up to a step: a function of the slot and of how many were sampled before."""
@@ -211,12 +229,18 @@ class Engine:
 
     async def _record(self, rows: int, outputs: int, end: End, positions: int) -> _Recorded:
         builder = self.builder(rows, outputs)
-        result, wanted = self.model.forward(builder, self.cache, positions), None
-        if result is not None and end == "sample":
-            sample(builder, result, self.vocab, self._counts, self._ring)
-        if result is not None and end == "log_probs":
+        result = logits = self.model.forward(builder, self.cache, positions)
+        wanted = None
+        if logits is not None and end == "sample":
+            sample(builder, logits, self.vocab, self._counts, self._ring)
+            result = None
+        if logits is not None and end == "detailed":
+            biased = add_bias(builder, logits, self.vocab, self._biases)
+            sample(builder, biased, self.vocab, self._counts, self._ring)
+            result = top_tokens(builder, logits, self.vocab)
+        if logits is not None and end == "log_probs":
             wanted = builder.buffer(4 * outputs, "wanted tokens")
-            result = log_prob(builder, result, self.vocab, wanted)
+            result = log_prob(builder, logits, self.vocab, wanted)
         plan = await self.device.plan(builder.dispatches, f"{rows} rows")
         return _Recorded(plan, builder.state, result, wanted)
 

@@ -109,7 +109,7 @@ class LLM(Closing):
 
         With `stream` an iterator of chunks; closing it stops the generation. `sampling` are the fields of
         `SamplingParams`: temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
-        seed, max_tokens, stop, ignore_eos.
+        seed, max_tokens, stop, ignore_eos, logit_bias, logprobs, cache_prompt.
 
         Raises:
             RequestError: a parameter is out of range, or the prompt is empty.

@@ -12,10 +12,11 @@ from contextlib import suppress
 
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.sampling import SamplingParams
-from wgpu_engine.engine.sequence import Past, Sequence, Timings, check_prompt
-from wgpu_engine.errors import DeviceError, OutOfMemoryError
+from wgpu_engine.engine.sequence import Past, Sampled, Sequence, Timings, check_prompt
+from wgpu_engine.errors import DeviceError, OutOfMemoryError, RequestError
 from wgpu_engine.gpu.device import Pending
 from wgpu_engine.ops.state import Row
+from wgpu_engine.ops.top_tokens import read_log_probs, read_token
 
 _AHEAD = {"cpu": 0}
 """decode steps queued behind the one whose tokens are awaited, by kind of adapter: where steps run on the host's cores,
@@ -41,7 +42,8 @@ class Scheduler:
         """time of this thread that steps of nothing but decode rows took, without the wait for their tokens"""
         self._free = list(range(engine.slots - 1, -1, -1))
         self._pasts = [Past() for _ in self._free]
-        self._flight: deque[tuple[Pending | None, list[_Output]]] = deque()
+        self._flight: deque[tuple[Pending | None, list[_Output], bool]] = deque()
+        """steps that are queued: what comes back, for whom, and whether it is detailed"""
         self._ahead = _AHEAD.get(engine.device.adapter.kind, _AHEAD_ELSEWHERE)
 
     @property
@@ -51,6 +53,8 @@ class Scheduler:
 
     def check(self, ids: Tokens[int], params: SamplingParams) -> int:
         """How many tokens may follow `ids`; raises RequestError or ContextFullError where none can."""
+        if params.biases and params.biases[-1][0] >= self.engine.vocab:
+            raise RequestError(f"logit_bias has a token outside the vocabulary of {self.engine.vocab} tokens")
         return check_prompt(ids, self.engine.vocab, self.engine.ctx_size, params.max_tokens)
 
     def add(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> Sequence:
@@ -98,7 +102,7 @@ class Scheduler:
         self._free = list(range(self.engine.slots - 1, -1, -1))
         self._pasts = [Past() for _ in self._free]
 
-    async def stream(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> AsyncGenerator[int, None]:
+    async def stream(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> AsyncGenerator[Sampled, None]:
         """The tokens that follow `ids`, for a caller who is alone; raises like `check`."""
         sequence = self.add(ids, params, timings)
         try:
@@ -118,11 +122,12 @@ class Scheduler:
         engine = self.engine
         while self.waiting and self._free and engine.blocks.fits(self.waiting[0].ids):
             sequence = self.waiting.popleft()
-            slot, most = self._best_slot(sequence.ids)
-            self._free.remove(slot)
             params = sequence.params
-            counted = (sequence.prompt, sequence.answer) if params.penalizes else ((), ())
-            engine.set_slot(slot, params.slot_words(sequence.seed, len(sequence.answer)), *counted)
+            slot, most = self._best_slot(sequence.ids) if params.cache_prompt else (self._free[-1], 0)
+            self._free.remove(slot)
+            words = params.slot_words(sequence.seed, len(sequence.answer))
+            prompt, answer = (sequence.prompt, sequence.answer) if params.penalizes else ([], [])
+            engine.set_slot(slot, words, prompt, answer, params.biases)
             cached = engine.adopt(slot, sequence.ids, most)
             if cached < most and engine.rewind is not None:
                 # a ring doesn't go back that far
@@ -177,7 +182,8 @@ class Scheduler:
         if not rows:
             return False
         reach = max(sequence.queued for sequence, _ in parts)
-        self._flight.append((await self.engine.step(rows, outputs, reach), sampling))
+        detailed = any(sequence.params.is_detailed for sequence, _, _ in sampling)
+        self._flight.append((await self.engine.step(rows, outputs, reach, detailed=detailed), sampling, detailed))
         if len(rows) == len(decoding):
             self.host_seconds.append(time.thread_time() - start)
         return True
@@ -223,15 +229,23 @@ class Scheduler:
 
     async def _receive(self) -> None:
         """Hands out the tokens of the oldest step."""
-        pending, sampling = self._flight.popleft()
+        pending, sampling, detailed = self._flight.popleft()
         if pending is None:
             # one step of a long prompt at a time, so that a stop comes soon
             await self.engine.device.flush()
             return
-        token_of = await self.engine.receive_sampled(pending)
-        for sequence, start, number in sampling:
+        if detailed:
+            data = await self.engine.device.receive(pending)
+        else:
+            token_of = await self.engine.receive_sampled(pending)
+        for output, (sequence, start, number) in enumerate(sampling):
             if sequence.slot is None or sequence.starts != start:
                 continue
-            sequence.take(token_of(sequence.slot, number))
+            if detailed:
+                count = sequence.params.logprobs
+                log_probs = None if count is None else read_log_probs(data, output, count)
+                sequence.take(read_token(data, output), log_probs)
+            else:
+                sequence.take(token_of(sequence.slot, number))
             if sequence.finished:
                 self._let_go(sequence)

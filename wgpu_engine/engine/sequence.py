@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.ops.state import Row, decode_row
+from wgpu_engine.ops.top_tokens import TokenLogProbs
+
+Sampled = tuple[int, TokenLogProbs | None]
+"""a token, and how likely it was where that is asked for"""
 
 
 def check_prompt(ids: Iterable[int], vocab: int, ctx_size: int, max_tokens: int | None) -> int:
@@ -79,7 +83,7 @@ class Sequence:
     """positions whose keys and values are in the cache or will be after the steps that are queued"""
     sampled: int = 0
     """tokens of the answer that steps sample, read or not"""
-    tokens: deque[int] = field(default_factory=deque)
+    tokens: deque[Sampled] = field(default_factory=deque)
     """read, and not fetched yet by whoever asked"""
     finished: bool = False
     """nothing more comes: the limit was reached, or nobody wants it"""
@@ -126,7 +130,7 @@ class Sequence:
             return [decode_row(self.slot)]
         return [Row(token, first + i, self.slot) for i, token in enumerate(self.ids[first : first + size])]
 
-    def take(self, token: int) -> None:
+    def take(self, token: int, log_probs: TokenLogProbs | None = None) -> None:
         """A token that was read."""
         now = time.perf_counter()
         timings = self.timings
@@ -136,7 +140,7 @@ class Sequence:
         timings.completion_tokens += 1
         timings.decode_s = now - self._first
         self.ids.append(token)
-        self.tokens.append(token)
+        self.tokens.append((token, log_probs))
         self.finished = timings.completion_tokens >= self.limit
 
 

@@ -12,11 +12,11 @@ from wgpu_engine.engine.loading import LoadedModel, LoadOptions, Progress
 from wgpu_engine.engine.opening import load
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.scheduler import Scheduler
-from wgpu_engine.engine.sequence import Sequence, Timings
+from wgpu_engine.engine.sequence import Sampled, Sequence, Timings
 from wgpu_engine.errors import DeviceLostError, EngineError, QueueFullError
 from wgpu_engine.platform.drive import drive
 
-_Event = list[int] | EngineError | None
+_Event = list[Sampled] | EngineError | None
 """tokens, what went wrong, or the end"""
 
 
@@ -126,7 +126,7 @@ class Service:
         return request
 
     @staticmethod
-    async def _tokens(request: Request) -> AsyncGenerator[int, None]:
+    async def _tokens(request: Request) -> AsyncGenerator[Sampled, None]:
         while (event := await request.next()) is not None:
             if isinstance(event, EngineError):
                 raise event
