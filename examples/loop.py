@@ -62,7 +62,7 @@ async def main(model_name: str, prompt: str) -> None:
         chunk = ids[start : start + engine.prefill_rows]
         rows = [Row(token, start + i, SLOT) for i, token in enumerate(chunk)]
         end = start + len(chunk)
-        pending = engine.step(rows, outputs=[len(rows) - 1] if end == len(ids) else [], reach=end)
+        pending = await engine.step(rows, outputs=[len(rows) - 1] if end == len(ids) else [], reach=end)
 
     # Decode. Each step takes one token through the whole model to get the next, and so reads every weight once: its
     # speed is that of the memory. The row of a step says "what was sampled last", so the host does not have to know
@@ -71,7 +71,7 @@ async def main(model_name: str, prompt: str) -> None:
     detokenizer = Detokenizer(tokenizer, after=ids[-1])
     for number in range(min(MAX_TOKENS, CONTEXT - len(ids))):
         engine.reserve(SLOT, len(ids) + number + 1)
-        following = engine.step([decode_row(SLOT)], outputs=[0], reach=len(ids) + number + 1)
+        following = await engine.step([decode_row(SLOT)], outputs=[0], reach=len(ids) + number + 1)
 
         # Wait for the step before the one that was just queued.
         token = (await engine.receive_sampled(pending))(SLOT, number)
