@@ -10,7 +10,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-wheel web lint format bench bench-compare bench-types setup clean
+.PHONY: help demo test test-slow test-dawn test-wheel web bundle lint format bench bench-compare bench-types setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -28,6 +28,10 @@ $(VENV)/.ready-dev: pyproject.toml $(SETUP)
 
 web: $(VENV)/.ready-dev ## fetch the page's JavaScript libraries and Pyodide by npm, once
 	@$(BIN)/python tools/fetch_npm.py web web/vendor pyodide build/pyodide tests build/web-tests
+
+bundle: web ## the page and the default model as a folder for any static host, in build/bundle
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/wgpu-engine bundle build/bundle --model $(MODEL) --pyodide-dir build/pyodide
 
 demo: $(VENV)/.ready ## set up, fetch the default model and answer a prompt
 	@$(SETUP) adapter

@@ -108,7 +108,7 @@ def fetch(packages: Iterable[Package], folder: Path, report: Callable[[str], Non
         files = unpack(package, _pack(package))
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
-            _write(folder / name, data)
+            write_whole(folder / name, data)
 
 
 def unpack(package: Package, tarball: bytes) -> dict[str, bytes]:
@@ -141,6 +141,19 @@ def unpack(package: Package, tarball: bytes) -> dict[str, bytes]:
         if sha256_of(found[file.name]) != file.sha256:
             raise BundleError(_damaged(package, f"{file.source} is another file than expected"))
     return found
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file in one go, so that it never stands there half written."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _pack(package: Package) -> bytes:
@@ -181,16 +194,3 @@ def _check_integrity(package: Package, tarball: bytes) -> None:
 
 def _damaged(package: Package, what: str) -> str:
     return f"What npm fetched as {package.spec} is not used, since {what}: check which registry npm is set to."
-
-
-def _write(path: Path, data: bytes) -> None:
-    """In one go, so that a file never stands there half written."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -14,6 +14,7 @@ import typer
 
 from wgpu_engine import __version__
 from wgpu_engine.cli.bench import bench
+from wgpu_engine.cli.bundle import bundle
 from wgpu_engine.cli.chat import chat
 from wgpu_engine.cli.doctor import doctor
 from wgpu_engine.cli.embed import embed
@@ -91,6 +92,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "chat": chat,
     "embed": embed,
     "serve": serve,
+    "bundle": bundle,
     "bench": bench,
     "perplexity": perplexity,
     "tune": tune,

@@ -15,8 +15,11 @@ _STAGES = {
     "quantize": "quantizing",
     "kernels": "compiling kernels",
     "texts": "embedding",
+    "pyodide": "fetching Pyodide",
+    "bytecode": "compiling Python",
+    "models": "copying models",
 }
-_IN_BYTES = {"download", "unpack", "verify", "weights", "quantize"}
+_IN_BYTES = {"download", "unpack", "verify", "weights", "quantize", "models"}
 
 
 class ProgressDisplay:
