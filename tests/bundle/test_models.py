@@ -1,0 +1,70 @@
+"""Which models go into a bundle, and what is said of those that can't."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wgpu_engine.bundle.models import choose
+from wgpu_engine.errors import BundleError, EngineError, ModelFileError, ModelNotFoundError
+from wgpu_engine.files.store import Store
+
+Write = Callable[..., Path]
+
+
+def test_a_file_of_ones_own(tiny_llama: Write, tmp_path: Path) -> None:
+    path = tmp_path / "My Model (v2).gguf"
+    shutil.copy(tiny_llama(metadata={"general.license": "mit"}), path)
+    found = choose(str(path), Store())
+    assert found.id == "my-model-v2"
+    assert found.license is None or found.license == "mit"
+    assert found.place(path) == "models/my-model-v2/My-Model-v2-.gguf"
+    assert found.size == path.stat().st_size
+    assert found.memory_bytes > 64 << 20
+
+
+def test_titles_hold_no_control_characters(tiny_llama: Write, tmp_path: Path) -> None:
+    named = tiny_llama(metadata={"general.name": "x"})
+    data = named.read_bytes()
+    path = tmp_path / "m.gguf"
+    path.write_bytes(data)
+    assert choose(str(path), Store()).title.isprintable()
+
+
+def test_a_model_that_is_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match="there is no file"):
+        choose(str(tmp_path / "none.gguf"), Store(tmp_path))
+    with pytest.raises(ModelNotFoundError, match="hasn't been pulled yet"):
+        choose("smollm2", Store(tmp_path))
+
+
+def test_what_is_no_gguf_file(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(EngineError):
+        choose(str(tmp_path / "m.gguf"), Store())
+
+
+def test_a_truncated_file(tiny_llama: Write, tmp_path: Path) -> None:
+    data = tiny_llama().read_bytes()
+    (tmp_path / "m.gguf").write_bytes(data[: len(data) - 1000])
+    with pytest.raises(BundleError, match=r"m\.gguf can't go into a bundle: .*"):
+        choose(str(tmp_path / "m.gguf"), Store())
+
+
+def test_an_architecture_that_nobody_knows(tiny_llama: Write) -> None:
+    path = tiny_llama(architecture="martian")
+    with pytest.raises(BundleError, match=r"can't go into a bundle: .*martian"):
+        choose(str(path), Store())
+
+
+def test_a_folder_is_to_be_quantized_first(tiny_folder: Any) -> None:
+    with pytest.raises(ModelFileError, match="is a folder, and browsers load GGUF files: write one with `wgpu-engine"):
+        choose(str(tiny_folder()), Store())
+
+
+@pytest.mark.model
+def test_a_model_of_embeddings_is_refused(minilm: Path) -> None:
+    with pytest.raises(EngineError, match=r"folder|embeddings"):
+        choose(str(minilm), Store())
