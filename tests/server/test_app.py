@@ -14,9 +14,9 @@ from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
 from wgpu_engine.errors import RequestError
 from wgpu_engine.server.app import create_app
+from wgpu_engine.server.page import is_open
 
 CALLS = [
-    ("GET", "/"),
     ("GET", "/v1/models"),
     ("GET", f"/v1/models/{NAME}"),
     ("GET", "/props"),
@@ -44,8 +44,7 @@ def test_health_props_and_slots(client: TestClient) -> None:
     slots = client.get("/slots").json()
     assert [each["id"] for each in slots] == list(range(SLOTS))
     assert not any(each["is_processing"] for each in slots)
-    page = client.get("/")
-    assert page.url.path == "/docs" and "/v1/chat/completions" in page.text
+    assert "/v1/chat/completions" in client.get("/docs").text
 
 
 def test_texts_and_tokens(client: TestClient) -> None:
@@ -74,7 +73,8 @@ def test_metrics_count(client: TestClient) -> None:
 def test_the_description_has_every_route(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     routes = {route.path.replace(":path", "") for route in client.app.routes}  # type: ignore[attr-defined]
-    assert routes - set(document["paths"]) == {"/", "/docs", "/openapi.json"}
+    undescribed = {path for path in routes - set(document["paths"]) if not is_open(path)}
+    assert undescribed == {"/docs", "/openapi.json", "/page", "/vendor", "/icons"}
     schema = document["components"]["schemas"]["ChatRequest"]
     assert {"messages", "temperature", "repetition_penalty"} <= schema["properties"].keys()
 

@@ -11,13 +11,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from wgpu_engine.engine.service import Service
 from wgpu_engine.errors import EngineError
-from wgpu_engine.server import completions, embeddings, openapi, state, texts
+from wgpu_engine.server import completions, embeddings, openapi, page, state, texts
 from wgpu_engine.server.auth import ApiKeys
 from wgpu_engine.server.errors import ApiError, handle_error
 from wgpu_engine.server.metrics import Metrics, metrics
@@ -41,7 +39,7 @@ def create_app(
 
     Args:
         model_name: what clients call the model.
-        api_keys: one of them is asked for on every route but `/health`; none lets everybody in.
+        api_keys: one of them is asked for on every route but `/health` and the page; none lets everybody in.
         cors: origins whose pages may call, `*` for all.
         most_body_bytes: of a request.
         patience_s: seconds that running answers get at the end.
@@ -122,7 +120,7 @@ def _application(
     app = Starlette(
         routes=[
             *routes,
-            Route("/", home),
+            *page.routes(),
             Route("/v1/models", state.models),
             Route("/v1/models/{name:path}", state.model),
             Route("/tokenize", texts.tokenize, methods=["POST"]),
@@ -139,7 +137,3 @@ def _application(
     app.state.started = int(time.time())
     app.state.most_body_bytes = most_body_bytes
     return app
-
-
-async def home(_request: Request) -> Response:
-    return RedirectResponse("/docs")

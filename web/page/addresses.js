@@ -1,0 +1,30 @@
+/** Addresses of models that were loaded from elsewhere, so that what the browser keeps of them can be loaded again. */
+
+const KEY = "wgpu_engine addresses";
+const MOST = 20;
+
+/** @returns {{url: string, title: string}[]} the latest first */
+export function known() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY)) ?? [];
+    return kept.filter(({ url, title }) => typeof url === "string" && typeof title === "string");
+  } catch {
+    return [];
+  }
+}
+
+/** @param {{id: string, title: string}} choice of an address */
+export function note({ id: url, title }) {
+  const others = known().filter((each) => each.url !== url);
+  try {
+    localStorage.setItem(KEY, JSON.stringify([{ url, title }, ...others].slice(0, MOST)));
+  } catch {
+    // then it has to be written again
+  }
+}
+
+/** @param {string} url @returns {Promise<string>} the id that the engine's cache has for an address */
+export async function cacheId(url) {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(url));
+  return `url-${Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

@@ -1,0 +1,197 @@
+/** One conversation at a time: asks the engine, keeps what it answers, and tells the view what changed. */
+
+import * as conversations from "./conversation.js";
+import { isAbort } from "./errors.js";
+import { sampling } from "./settings.js";
+
+const SAVE_MS = 500;
+
+/** @typedef {import("./conversation.js").Message} Message */
+
+/**
+ * Events: `messages` (some came or went, or another branch is shown), `text` (the answer grew), `state` (an answer
+ * began or ended), `saved`.
+ */
+export class Chat extends EventTarget {
+  conversation = conversations.newConversation();
+  /** @type {{conversation: object, message: Message, began: number, first: number | null, pieces: number,
+   *   forgotten?: boolean, error?: Error} | null} the answer in the making */
+  running = null;
+  /** @type {unknown} what ended the last answer of the conversation that is shown */
+  error = null;
+  #abort = null;
+  #timer = null;
+
+  /**
+   * @param {object} engine
+   * @param {import("./store.js").Store} store
+   * @param {() => import("./settings.js").Settings} settings
+   */
+  constructor(engine, store, settings) {
+    super();
+    this.engine = engine;
+    this.store = store;
+    this.settings = settings;
+    /** @type {import("./api_engine.js").Loaded | null} */
+    this.loaded = null;
+  }
+
+  #emit(name) {
+    this.dispatchEvent(new Event(name));
+  }
+
+  /** Whether the conversation that is shown gets an answer now. */
+  get answering() {
+    return this.running?.conversation.id === this.conversation.id;
+  }
+
+  /** Shows a conversation. @param {import("./conversation.js").Conversation} conversation */
+  open(conversation) {
+    this.conversation = this.running?.conversation.id === conversation.id ? this.running.conversation : conversation;
+    this.error = null;
+    for (const message of this.conversation.messages) {
+      if (message.state === "streaming" && message !== this.running?.message) message.state = "interrupted";
+    }
+    this.#emit("messages");
+  }
+
+  /** @param {string} text */
+  async send(text) {
+    conversations.add(this.conversation, { role: "user", content: text });
+    await this.answer();
+  }
+
+  /** Asks again, with another text in place of a question. @param {Message} message @param {string} text */
+  async edit(message, text) {
+    conversations.add(this.conversation, { role: "user", content: text }, message.parent);
+    await this.answer();
+  }
+
+  /** Another answer to the same question. @param {Message} message */
+  async regenerate(message) {
+    this.conversation.leaf = message.parent;
+    await this.answer();
+  }
+
+  /** @param {Message} message one that is on another branch */
+  async show(message) {
+    conversations.show(this.conversation, message);
+    this.error = null;
+    this.#emit("messages");
+    await this.#save(this.conversation);
+  }
+
+  /** Leaves out old messages and tries again. */
+  async shorten() {
+    if (conversations.leaveOutOldest(this.conversation)) await this.answer();
+  }
+
+  /** Deletes a conversation, or all of them. @param {string} [id] */
+  async forget(id) {
+    if (this.running && (!id || this.running.conversation.id === id)) {
+      this.running.forgotten = true;
+      this.stop();
+    }
+    await (id ? this.store.remove(id) : this.store.clear());
+  }
+
+  /** Ends the answer in the making, whose text stays. */
+  stop() {
+    this.#abort?.abort();
+  }
+
+  /** Ends the answer in the making for a reason that the user should see. @param {Error} error */
+  stopBecause(error) {
+    this.error = error;
+    if (!this.running) return this.#emit("messages");
+    this.running.error = error;
+    this.stop();
+  }
+
+  /** Keeps what there is at once, for a page that may be about to go. */
+  flush() {
+    if (this.running) this.#save(this.running.conversation);
+  }
+
+  /** Answers the last message that is shown. */
+  async answer() {
+    if (this.running) return;
+    const { conversation, loaded } = this;
+    const settings = this.settings();
+    const messages = conversations.request(conversation, settings.system);
+    const message = conversations.add(conversation, { role: "assistant", content: "", state: "streaming", model: loaded.name });
+    this.error = null;
+    this.#abort = new AbortController();
+    this.running = { conversation, message, began: performance.now(), first: null, pieces: 0 };
+    this.#emit("messages");
+    this.#emit("state");
+    try {
+      await this.#save(conversation);
+      await this.#read(messages, settings, message);
+      message.state = "done";
+    } catch (error) {
+      const cause = this.running.error ?? error;
+      message.state = isAbort(cause) ? "stopped" : "interrupted";
+      if (!isAbort(cause) && conversation.id === this.conversation.id) this.error = cause;
+      if (!message.content) conversations.removeLeaf(conversation, message);
+    }
+    conversation.updated = Date.now();
+    const { forgotten } = this.running;
+    this.running = this.#abort = null;
+    if (!forgotten) await this.#save(conversation);
+    this.#emit("messages");
+    this.#emit("state");
+  }
+
+  async #read(messages, settings, message) {
+    const { running } = this;
+    const { signal } = this.#abort;
+    for await (const chunk of this.engine.chat(messages, sampling(settings), { signal })) {
+      if (chunk.text) {
+        running.first ??= performance.now();
+        running.pieces += 1;
+        message.content += chunk.text;
+        this.#emit("text");
+        this.#saveSoon(running.conversation);
+      }
+      if (chunk.finish_reason) message.finish = chunk.finish_reason;
+      if (chunk.usage) message.usage = chunk.usage;
+      if (chunk.usage && running.first !== null) {
+        message.speed = { firstTokenMs: running.first - running.began, perSecond: chunk.timings?.predicted_per_second ?? null };
+      }
+    }
+    // an engine may end the stream where it is told to stop
+    if (signal.aborted) throw new DOMException("stopped", "AbortError");
+  }
+
+  #saveSoon(conversation) {
+    this.#timer ??= setTimeout(() => this.#save(conversation), SAVE_MS);
+  }
+
+  async #save(conversation) {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.running?.forgotten) return;
+    try {
+      await this.store.put(conversation);
+      this.#emit("saved");
+    } catch {
+      // a full disk must not end a conversation; the page says that it keeps nothing
+      this.store.persistent = false;
+    }
+  }
+
+  /** Tokens of the context that the conversation takes, as far as is known. @returns {number} */
+  get used() {
+    const path = conversations.shown(this.conversation);
+    const known = path.findLast((message) => message.usage);
+    const base = known ? known.usage.prompt_tokens + known.usage.completion_tokens : 0;
+    return this.answering ? base + this.running.pieces : base;
+  }
+
+  /** Tokens a second of the answer in the making. @returns {number | null} */
+  get pace() {
+    const seconds = this.running ? (performance.now() - (this.running.first ?? this.running.began)) / 1000 : 0;
+    return this.running && this.running.pieces > 1 && seconds > 0.3 ? this.running.pieces / seconds : null;
+  }
+}

@@ -1,0 +1,144 @@
+/** A page for everybody who comes by: one model, one conversation, nothing to set, and nothing kept. */
+
+import { Chat } from "./chat.js";
+import { ChatView } from "./chat_view.js";
+import { Composer } from "./composer.js";
+import { newConversation } from "./conversation.js";
+import { announce, button, el } from "./dom.js";
+import { errorCard } from "./error_card.js";
+import { explain } from "./errors.js";
+import { LoadView } from "./load_view.js";
+import { defaults } from "./settings.js";
+import { Store } from "./store.js";
+
+const COUNTDOWN_S = 10;
+const FIRST_PAUSE_S = 2;
+const LONGEST_PAUSE_S = 60;
+const ENGINE_TRIES = 2;
+const TRIES = "wgpu_engine kiosk tries";
+const SIGNS_OF_LIFE = ["pointerdown", "keydown", "touchstart", "wheel", "input"];
+
+/**
+ * @param {HTMLElement} root
+ * @param {object} engine
+ * @param {{title: string, system_prompt?: string, idle_reset_s?: number}} about
+ */
+export async function startKiosk(root, engine, about) {
+  await new Kiosk(root, engine, about).load();
+}
+
+class Kiosk {
+  #idle = 0;
+  #tries = Number(sessionStorage.getItem(TRIES) ?? 0);
+  #restarting = false;
+
+  constructor(root, engine, { title, system_prompt: system = "", idle_reset_s: idleReset = 120 }) {
+    this.engine = engine;
+    this.title = title;
+    this.idleReset = idleReset;
+    const settings = { ...defaults(), system };
+    this.chat = new Chat(engine, Store.inMemory(), () => settings);
+    this.composer = new Composer({ keepsDraft: false });
+    this.composer.onsend = (text) => this.chat.send(text);
+    this.composer.onstop = () => this.chat.stop();
+    const empty = () => el("section", { class: "welcome" }, el("h2", {}, "Ask me anything"), el("p", { class: "lead" }, "Write below. Your words stay on this device and are forgotten when you go."));
+    this.view = new ChatView(this.chat, { empty, links: false, editable: false, actions: { new: () => this.reset() } });
+    this.screen = el("div", { class: "screen" });
+    this.talk = el("div", { class: "talk", hidden: true }, this.view.element, el("div", { class: "dock" }, this.view.latest, this.composer.element, el("p", { class: "hint", id: "composer-hint" }, "Models make mistakes: check what matters.")));
+    this.again = button("Start over", () => this.reset(), { icon: "again" });
+    this.countdown = el("div", { class: "countdown", role: "alert", hidden: true });
+    const head = el("header", { class: "top" }, el("h1", {}, title), this.again);
+    root.replaceChildren(el("div", { class: "kiosk column" }, head, el("main", { class: "main" }, this.talk, this.screen), this.countdown));
+    this.chat.addEventListener("state", () => this.#update());
+    this.chat.addEventListener("messages", () => this.#update());
+    engine.onlost = () => this.#restart();
+    for (const sign of SIGNS_OF_LIFE) addEventListener(sign, () => this.#alive(), { capture: true, passive: true });
+    setInterval(() => this.#tick(), 1000);
+  }
+
+  /** Loads the first model, and tries again for as long as it takes. */
+  async load() {
+    const view = new LoadView(this.title);
+    this.#showScreen(view.element);
+    try {
+      await this.engine.check();
+      if (this.engine.tabs && !(await this.engine.tabs.take())) await this.engine.tabs.takeOver();
+      const [choice] = await this.engine.models();
+      const signal = new AbortController().signal;
+      this.chat.loaded = await this.engine.load(choice, { onProgress: (progress) => view.note(progress), signal });
+      this.#restarting = false;
+      this.talk.hidden = false;
+      this.screen.hidden = true;
+      this.#update();
+      this.composer.focus();
+    } catch (error) {
+      this.#restarting = false;
+      await this.#restart(error);
+    }
+  }
+
+  /** The engine first; where that didn't help, the page as a whole. Pauses grow. */
+  async #restart(error) {
+    if (this.#restarting) return;
+    this.#restarting = true;
+    this.chat.loaded = null;
+    this.chat.stop();
+    this.#tries += 1;
+    sessionStorage.setItem(TRIES, this.#tries);
+    const pause = Math.min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (this.#tries - 1));
+    const why = error ? errorCard(error, {}) : el("p", {}, explain({ kind: "lost", message: "" }).title);
+    const left = el("p", { class: "lead" });
+    this.#showScreen(el("section", { class: "start" }, el("h2", {}, "One moment, please"), why, left));
+    for (let seconds = pause; seconds > 0; seconds -= 1) {
+      left.textContent = `Starting again in ${seconds} s.`;
+      await new Promise((go) => setTimeout(go, 1000));
+    }
+    if (this.#tries > ENGINE_TRIES) return location.reload();
+    await this.engine.unload();
+    return this.load();
+  }
+
+  /** Forgets the conversation. */
+  reset() {
+    this.chat.stop();
+    this.chat.open(newConversation());
+    this.composer.write("");
+    announce("The conversation was cleared");
+  }
+
+  #alive() {
+    this.#idle = 0;
+    this.countdown.hidden = true;
+  }
+
+  #tick() {
+    const waiting = this.chat.conversation.messages.length > 0 || this.composer.field.value !== "";
+    this.#idle = waiting && !this.chat.running ? this.#idle + 1 : 0;
+    const left = this.idleReset - this.#idle;
+    this.countdown.hidden = !waiting || left > COUNTDOWN_S;
+    if (this.countdown.hidden) return;
+    if (left <= 0) {
+      this.#alive();
+      this.reset();
+    } else {
+      this.countdown.textContent = `Clearing the conversation in ${left} s. Touch the screen to go on.`;
+    }
+  }
+
+  #update() {
+    const { chat } = this;
+    if (chat.error?.kind === "lost") this.#restart();
+    if (chat.conversation.messages.at(-1)?.state === "done") {
+      this.#tries = 0;
+      sessionStorage.removeItem(TRIES);
+    }
+    this.again.hidden = !chat.conversation.messages.length;
+    this.composer.update({ ready: Boolean(chat.loaded) && !chat.running, answering: Boolean(chat.running) });
+  }
+
+  #showScreen(content) {
+    this.screen.replaceChildren(el("div", { class: "screen-inner" }, content));
+    this.screen.hidden = false;
+    this.talk.hidden = true;
+  }
+}

@@ -1,0 +1,282 @@
+/** The page as it is on a desk: conversations, models, chat and settings. */
+
+import { newConversation } from "./conversation.js";
+import { announce, button, el, iconButton } from "./dom.js";
+import { ChatView } from "./chat_view.js";
+import { Composer } from "./composer.js";
+import { errorCard } from "./error_card.js";
+import { isAbort, PageError } from "./errors.js";
+import { icon } from "./icons.js";
+import { LoadView } from "./load_view.js";
+import { elsewhereView, fromFiles, modelView } from "./model_view.js";
+import { openSettings } from "./settings_view.js";
+import { listenToKeys } from "./shortcuts.js";
+import { Sidebar } from "./sidebar.js";
+import { StatusBar } from "./status_bar.js";
+import { welcome } from "./welcome.js";
+
+const LEAST_CONTEXT = 2048;
+
+export class Workbench {
+  #choice = null;
+  #loading = null;
+  #waiting = null;
+  #able = true;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./chat.js").Chat} chat
+   * @param {import("./settings.js").Settings} settings
+   * @param {string} title of the page
+   */
+  constructor(root, chat, settings, title = "wgpu_engine") {
+    this.chat = chat;
+    this.engine = chat.engine;
+    this.settings = settings;
+    this.composer = new Composer();
+    this.composer.onsend = (text) => chat.send(text);
+    this.composer.onstop = () => chat.stop();
+    this.status = new StatusBar(chat, () => this.showModels());
+    this.sidebar = new Sidebar(chat, {
+      open: (conversation) => this.open(conversation),
+      fresh: () => this.fresh(),
+      close: () => this.toggleSidebar(false),
+    });
+    this.view = new ChatView(chat, {
+      empty: () => welcome(chat, (text) => this.composer.write(text)),
+      actions: {
+        load: () => (this.#choice ? this.load(this.#choice) : this.showModels()),
+        choose: this.engine.loads ? () => this.showModels() : undefined,
+        new: () => this.fresh(),
+        key: (key) => this.#useKey(key),
+      },
+    });
+    this.#lay(root, title);
+    chat.addEventListener("state", () => this.#update());
+    chat.addEventListener("messages", () => this.#update());
+    this.#listen();
+  }
+
+  #lay(root, title) {
+    this.menu = iconButton("menu", "Conversations", () => this.toggleSidebar(), { "aria-controls": "sidebar", "aria-expanded": "true" });
+    const head = el(
+      "header",
+      { class: "top" },
+      this.menu,
+      el("h1", {}, title),
+      this.status.element,
+      iconButton("sliders", "Settings", () => this.openSettings()),
+    );
+    this.loadBar = el("div", { class: "buttons composer-stand-in", hidden: true }, button("Load a model to go on", () => this.view.actions.load(), { class: "button primary", icon: "chip" }));
+    this.talk = el(
+      "div",
+      { class: "talk" },
+      this.view.element,
+      el(
+        "div",
+        { class: "dock" },
+        this.view.latest,
+        this.composer.element,
+        this.loadBar,
+        el("p", { class: "hint", id: "composer-hint" }, "Models make mistakes: check what matters."),
+      ),
+    );
+    this.screen = el("div", { class: "screen", hidden: true });
+    this.scrim = el("div", { class: "scrim", onclick: () => this.toggleSidebar(false) });
+    this.main = el("main", { class: "main" }, this.talk, this.screen);
+    this.body = el("div", { class: "workbench" }, this.sidebar.element, this.scrim, el("div", { class: "column" }, head, this.main));
+    const skip = el("a", { class: "skip", href: "#message" }, "Go to the message field");
+    root.replaceChildren(skip, this.body);
+    this.toggleSidebar(!matchMedia("(max-width: 860px)").matches);
+  }
+
+  #listen() {
+    listenToKeys({
+      stop: () => this.chat.stop(),
+      fresh: () => this.fresh(),
+      settings: () => this.openSettings(),
+      sidebar: () => this.toggleSidebar(),
+      write: () => this.composer.focus(),
+    });
+    document.addEventListener("visibilitychange", () => document.hidden && this.chat.flush());
+    addEventListener("pagehide", () => this.chat.flush());
+    this.engine.onlost = (error) => this.#lost(error);
+    this.engine.onmoved = () => this.#lost(new PageError("moved", "the model moved to another tab"));
+    if (!this.engine.loads) return;
+    addEventListener("dragover", (event) => {
+      event.preventDefault();
+      document.body.classList.toggle("dragging", [...event.dataTransfer.types].includes("Files"));
+    });
+    addEventListener("dragleave", (event) => event.relatedTarget || document.body.classList.remove("dragging"));
+    addEventListener("drop", (event) => {
+      event.preventDefault();
+      document.body.classList.remove("dragging");
+      if (event.dataTransfer.files.length && !this.#loading && this.#able) this.load(fromFiles(event.dataTransfer.files));
+    });
+  }
+
+  /** Shows the choice of models, or the chat where there is nothing to choose. */
+  async start() {
+    try {
+      await this.engine.check();
+      const choices = await this.engine.models();
+      if (!this.engine.loads && choices.length === 1) await this.load(choices[0]);
+      else await this.showModels();
+    } catch (error) {
+      this.#able = false;
+      await this.showModels(error);
+    }
+    this.#update();
+  }
+
+  /** @param {unknown} [error] that is to be shown above */
+  async showModels(error) {
+    if (this.#loading) return;
+    const handlers = { choose: (choice) => this.load(choice), changed: () => this.showModels() };
+    const choices = await this.engine.models().catch(() => []);
+    const storage = await this.engine.storage?.();
+    const parts = [];
+    if (error) parts.push(errorCard(error, this.#startActions()));
+    if (this.engine.loads || choices.length) parts.push(modelView(this.engine, choices, storage, handlers, this.#able));
+    if (this.chat.loaded || this.chat.conversation.messages.length) parts.unshift(button("Back to the chat", () => this.#showTalk(), { icon: "left", class: "button quiet" }));
+    this.#showScreen(...parts);
+  }
+
+  #startActions() {
+    return {
+      retry: () => (this.#choice && this.#able ? this.load(this.#choice) : this.#again()),
+      shorter: () => this.load(this.#choice, LEAST_CONTEXT),
+      load: () => this.load(this.#choice),
+      key: (key) => this.#useKey(key),
+      clear: async () => {
+        await this.engine.forgetAll();
+        await this.showModels();
+      },
+    };
+  }
+
+  #again() {
+    this.#able = true;
+    return this.start();
+  }
+
+  async #useKey(key) {
+    this.engine.useKey(key);
+    if (this.chat.loaded) await this.chat.answer();
+    else await this.#again();
+  }
+
+  /**
+   * Loads a model, once no other tab has one.
+   *
+   * @param {import("./api_engine.js").Choice} choice
+   * @param {number} [ctxSize]
+   */
+  async load(choice, ctxSize) {
+    if (this.#loading) return;
+    this.chat.stop();
+    this.#choice = choice;
+    this.#waiting?.abort();
+    if (this.engine.tabs && !(await this.engine.tabs.take())) {
+      await this.#showElsewhere(choice);
+      return;
+    }
+    this.#loading = new AbortController();
+    this.chat.loaded = null;
+    const { signal } = this.#loading;
+    const view = new LoadView(choice.title, () => this.#loading?.abort());
+    if (this.engine.loads) this.#showScreen(view.element);
+    this.#update();
+    let failure = null;
+    try {
+      this.chat.loaded = await this.engine.load(choice, { onProgress: (progress) => view.note(progress), signal, ctxSize });
+    } catch (error) {
+      failure = error;
+    }
+    this.#loading = null;
+    if (failure === null) this.#loaded();
+    else await this.#failed(failure);
+    this.#update();
+  }
+
+  #loaded() {
+    announce(`${this.chat.loaded.name} is ready`);
+    if (this.chat.error?.kind !== "context") this.chat.error = null;
+    this.#showTalk();
+    this.view.render();
+    this.composer.focus();
+  }
+
+  async #failed(error) {
+    if (this.engine.loads) await this.engine.unload();
+    await this.showModels(isAbort(error) ? undefined : error);
+  }
+
+  async #showElsewhere(choice) {
+    this.#waiting = new AbortController();
+    const { signal } = this.#waiting;
+    this.engine.tabs.wait(signal).then((free) => free && !signal.aborted && this.load(choice));
+    const takeOver = async () => {
+      if (await this.engine.tabs.takeOver()) return;
+      announce("The other tab doesn't answer: close it");
+    };
+    this.#showScreen(elsewhereView(await this.engine.tabs.who(), takeOver));
+  }
+
+  #lost(error) {
+    this.chat.loaded = null;
+    this.chat.stopBecause(error);
+    if (!this.#loading) this.#showTalk();
+    this.#update();
+  }
+
+  #showScreen(...parts) {
+    this.screen.replaceChildren(el("div", { class: "screen-inner" }, ...parts));
+    this.screen.hidden = false;
+    this.talk.hidden = true;
+    this.screen.scrollTop = 0;
+  }
+
+  #showTalk() {
+    this.screen.hidden = true;
+    this.talk.hidden = false;
+    this.view.follow();
+  }
+
+  /** @param {import("./conversation.js").Conversation} conversation */
+  open(conversation) {
+    this.chat.open(conversation);
+    if (!this.#loading) this.#showTalk();
+    if (matchMedia("(max-width: 860px)").matches) this.toggleSidebar(false);
+  }
+
+  fresh() {
+    this.chat.open(newConversation());
+    if (matchMedia("(max-width: 860px)").matches) this.toggleSidebar(false);
+    if (this.#loading) return;
+    if (this.chat.loaded) this.#showTalk();
+    else this.showModels();
+    this.composer.focus();
+  }
+
+  openSettings() {
+    if (!document.querySelector("dialog")) openSettings(this.settings, () => this.#update());
+  }
+
+  /** @param {boolean} [open] */
+  toggleSidebar(open = !this.body.classList.contains("with-sidebar")) {
+    this.body.classList.toggle("with-sidebar", open);
+    this.sidebar.element.inert = !open;
+    this.menu.setAttribute("aria-expanded", String(open));
+  }
+
+  #update() {
+    const { chat } = this;
+    const empty = !chat.conversation.messages.length;
+    this.composer.update({ ready: Boolean(chat.loaded) && !chat.running, answering: Boolean(chat.running) });
+    this.composer.element.hidden = !chat.loaded && !chat.running;
+    this.loadBar.hidden = !this.composer.element.hidden || Boolean(chat.error);
+    this.body.classList.toggle("empty", empty);
+    this.status.update();
+  }
+}
