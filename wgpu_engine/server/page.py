@@ -81,5 +81,4 @@ async def _not_built(_request: Request) -> Response:
 
 async def _bundle(_request: Request) -> Response:
     """`GET /bundle.json`: what this page is. Which model there is, the API tells those who may know."""
-    about = {"engine": "api", "version": __version__, "title": "wgpu_engine", "kiosk": None, "models": []}
-    return JSONResponse(about, headers=HEADERS)
+    return JSONResponse({"engine": "api", "version": __version__, "title": "wgpu_engine"}, headers=HEADERS)
