@@ -1,5 +1,6 @@
 """A headless browser for the tests of what runs in one."""
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,10 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is absent: install Debian's package of that name")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=[*FLAGS])
+        opened = playwright.chromium.launch(executable_path=path, args=[*FLAGS])
         yield opened
         opened.close()

@@ -7,8 +7,9 @@ import pytest
 from gguf import GGUFWriter
 
 from wgpu_engine.errors import ModelFileError, ModelNotFoundError
-from wgpu_engine.files.model_file import ModelFile, open_model, part_names
+from wgpu_engine.files.model_file import ModelFile, open_model, open_sources, part_names
 from wgpu_engine.platform.drive import drive
+from wgpu_engine.platform.memory_source import MemorySource
 
 
 def opened(path: Path) -> ModelFile:
@@ -120,3 +121,58 @@ def test_names_parts() -> None:
     assert part_names("a-00002-of-00003.gguf") == [f"a-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
     for name in ("a.gguf", "a-00004-of-00003.gguf", "a-00000-of-00003.gguf", "a-1-of-3.gguf", "-00001-of-00002.gguf"):
         assert part_names(name) == [name]
+
+
+class Elsewhere(MemorySource):
+    """A file that has to be fetched."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.name, path.read_bytes())
+        self.fetched = self.closed = False
+
+    async def fetch(self) -> None:
+        self.fetched = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_opens_files_that_are_elsewhere(tmp_path: Path) -> None:
+    paths = write_parts(tmp_path)
+    wanted = opened(paths[0])
+    sources = [Elsewhere(path) for path in (paths[2], paths[0], paths[3], paths[1])]
+    with drive(open_sources(sources)) as model:
+        assert str(model.path) == paths[0].name
+        assert model.metadata == wanted.metadata and list(model.tensors) == list(wanted.tensors)
+        assert [source.name for source in model.sources] == [path.name for path in paths]
+        for name, tensor in model.tensors.items():
+            assert (tensor.source.name, tensor.offset) == (Path(wanted.tensors[name].source.name).name, tensor.offset)
+        assert not any(source.fetched for source in sources)
+        drive(model.fetch())
+        assert all(source.fetched for source in sources)
+    assert all(source.closed for source in sources)
+
+
+def test_refuses_files_that_are_not_one_model(tmp_path: Path) -> None:
+    paths = write_parts(tmp_path)
+    others = write_parts(tmp_path, "other")
+    for chosen, message in (
+        ([], "choose one GGUF file, or all parts of a split one"),
+        ([paths[0], others[0]], "aren't of one model"),
+        ([paths[0], paths[0]], "aren't of one model"),
+        (paths[1:], r"tiny-00002-of-00004.gguf is one of 4 parts: add tiny-00001-of-00004.gguf$"),
+        (paths[:1], r"add tiny-00002-of-00004.gguf, tiny-00003-of-00004.gguf, tiny-00004-of-00004.gguf$"),
+    ):
+        sources = [Elsewhere(path) for path in chosen]
+        with pytest.raises(ModelFileError, match=message):
+            drive(open_sources(sources))
+        assert all(source.closed for source in sources)
+
+
+def test_closes_what_it_refuses(tmp_path: Path) -> None:
+    paths = write_parts(tmp_path)
+    paths[1].write_bytes(b"GGUF")
+    sources = [Elsewhere(path) for path in paths]
+    with pytest.raises(ModelFileError, match=r"tiny-00002-of-00004.gguf is truncated"):
+        drive(open_sources(sources))
+    assert all(source.closed for source in sources)

@@ -160,6 +160,7 @@ async def load_file(
             f"the file has no chat template: conversations take the built-in {chat_template.origin!r}, to which its "
             "vocabulary or its name points"
         )
+    await file.fetch()  # after all that may speak against it
     model = await load_weights(device, file, warnings, progress)
     engine = Engine(
         device,

@@ -1,6 +1,7 @@
-"""A model on the disk: one GGUF file, or one that was split into parts; a folder becomes the same (`hf_folder.py`)."""
+"""A model in one GGUF file, or in one that was split into parts; a folder becomes the same (`hf_folder.py`)."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from wgpu_engine.errors import ModelFileError
 from wgpu_engine.files.gguf import GGUF, TensorInfo, Value, read_gguf
 from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.file_source import FileSource
+from wgpu_engine.platform.source import ModelSource
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.ASCII)
 
@@ -25,10 +27,10 @@ class ModelFile(Closing):
     """An open model: its metadata, and where the bytes of each tensor are. A context manager that closes it."""
 
     path: Path
-    """the file, the first part, or the folder"""
+    """the file, the first part, or the folder; a name alone where the files are elsewhere"""
     metadata: dict[str, Value]
     tensors: dict[str, TensorInfo]
-    sources: tuple[FileSource, ...]
+    sources: tuple[ModelSource, ...]
     kinds: dict[str, int] = field(default_factory=dict)
     """GGUF's id of each metadata value's type; empty where they don't come from GGUF"""
     notes: tuple[str, ...] = ()
@@ -42,9 +44,13 @@ class ModelFile(Closing):
     def tensor_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
-    def close(self) -> None:
+    async def fetch(self) -> None:
+        """Brings here what of the files is elsewhere, so that it is there when it is read. Raises as the sources do."""
         for source in self.sources:
-            source.close()
+            await source.fetch()
+
+    def close(self) -> None:
+        _close(self.sources)
 
 
 async def open_model(path: Path) -> ModelFile:
@@ -60,19 +66,51 @@ async def open_model(path: Path) -> ModelFile:
         missing = [part.name for part in paths if not part.exists()]
         if missing:
             raise ModelFileError(f"{path} is one of {len(paths)} parts: put {_some(missing)} into the same folder")
-    sources: list[FileSource] = []
+    return await _opened(map(FileSource, paths if path.exists() else [path]), len(paths), paths[0])
+
+
+async def open_sources(sources: Sequence[ModelSource]) -> ModelFile:
+    """Open a GGUF file, or all parts of a split one in any order, that are no files of this machine.
+
+    Closing the model closes the sources; so does failing to open it.
+
+    Raises:
+        ModelFileError: a file is damaged, a part is missing, or they are of several models.
+        UnsupportedModelError: this version can't read it.
+    """
+    by_name = {source.name: source for source in sources}
+    names = part_names(next(iter(by_name), ""))
+    try:
+        if not sources or len(by_name) < len(sources) or not by_name.keys() <= set(names):
+            raise ModelFileError("these files aren't of one model: choose one GGUF file, or all parts of a split one")
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            raise ModelFileError(f"{sources[0].name} is one of {len(names)} parts: add {_some(missing)}")
+        return await _opened((by_name[name] for name in names), len(names), Path(names[0]))
+    except BaseException:
+        _close(sources)
+        raise
+
+
+async def _opened(sources: Iterable[ModelSource], count: int, path: Path) -> ModelFile:
+    """The model in `count` files, which are closed where it can't be opened."""
+    opened: list[ModelSource] = []
     try:
         parts: list[GGUF] = []
-        for part in paths if path.exists() else [path]:
-            sources.append(FileSource(part))
-            parts.append(await read_gguf(sources[-1]))
-            _check_part(sources[-1].name, parts[-1], len(parts) - 1, len(paths))
-        tensors = _join(sources, parts)
-    except BaseException:
         for source in sources:
-            source.close()
+            opened.append(source)
+            parts.append(await read_gguf(source))
+            _check_part(source.name, parts[-1], len(parts) - 1, count)
+        tensors = _join(opened, parts)
+    except BaseException:
+        _close(opened)
         raise
-    return ModelFile(paths[0], parts[0].metadata, tensors, tuple(sources), parts[0].kinds)
+    return ModelFile(path, parts[0].metadata, tensors, tuple(opened), parts[0].kinds)
+
+
+def _close(sources: Iterable[ModelSource]) -> None:
+    for source in sources:
+        source.close()
 
 
 def _some(names: list[str]) -> str:
@@ -94,7 +132,7 @@ def _check_part(name: str, part: GGUF, number: int, count: int) -> None:
         )
 
 
-def _join(sources: list[FileSource], parts: list[GGUF]) -> dict[str, TensorInfo]:
+def _join(sources: Sequence[ModelSource], parts: list[GGUF]) -> dict[str, TensorInfo]:
     tensors: dict[str, TensorInfo] = {}
     for source, part in zip(sources, parts, strict=True):
         twice = tensors.keys() & part.tensors.keys()

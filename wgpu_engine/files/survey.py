@@ -16,6 +16,7 @@ from wgpu_engine.files.model_file import open_model, part_names
 from wgpu_engine.files.safetensors import read_safetensors
 from wgpu_engine.platform.closing import Closing
 from wgpu_engine.platform.file_source import FileSource
+from wgpu_engine.platform.source import ModelSource
 
 _CONFIG_BYTES = 1 << 24
 
@@ -40,7 +41,7 @@ class Survey(Closing):
     """sentences on what becomes of it where it does"""
     whole: bool = True
     """whether all tensors are known by name"""
-    sources: list[FileSource] = field(default_factory=list)
+    sources: list[ModelSource] = field(default_factory=list)
 
     def close(self) -> None:
         for source in self.sources:

@@ -49,6 +49,9 @@ class FileSource(Closing):
             )
         return self._view[offset : offset + length]
 
+    async def fetch(self) -> None:
+        """All of it is here."""
+
     def close(self) -> None:
         """Unmap the file as soon as no view of it is left."""
         self._view = None

@@ -23,3 +23,14 @@ class ByteSource(Protocol):
 
     def close(self) -> None:
         """Give back what the source holds; reading after that raises ModelFileError."""
+
+
+class ModelSource(ByteSource, Protocol):
+    """A file of a model, perhaps one that is elsewhere."""
+
+    async def fetch(self) -> None:
+        """Bring here what of it isn't yet, where it is going to be kept; else reading does.
+
+        Raises:
+            EngineError: it can't be had.
+        """

@@ -77,7 +77,7 @@ def _check(file: ModelFile, path: Path, replace: bool) -> None:
     if not path.parent.is_dir():
         raise RequestError(f"there is no folder {path.parent}: make it first")
     if path.exists():
-        if any(path.samefile(source.path) for source in file.sources):
+        if any(path.samefile(source.name) for source in file.sources):
             raise RequestError(f"{path} is the model that is read: write to another file")
         if not replace:
             raise RequestError(f"{path} exists: choose another name, or replace it with --force")

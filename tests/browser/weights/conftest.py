@@ -1,0 +1,34 @@
+"""Pages on a server of models, with storage of their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from .servers import ModelServer, Served
+from .sources import DATA
+
+WEB = Path(__file__).parents[3] / "web"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(WEB) as made:
+        made.files["m.gguf"] = Served(DATA)
+        yield made
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """With storage of its own."""
+    made = browser.new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: ModelServer) -> Page:
+    opened = context.new_page()
+    opened.goto(server.url)
+    return opened
