@@ -13,6 +13,8 @@ const SCOPE = new URL(registration.scope);
 const PREFIX = `wgpu-engine ${SCOPE.pathname} `;
 const CACHE = PREFIX + version;
 const FETCHED_AT_ONCE = 6;
+/** Shown for a moment while versions change: empty, in the colours of the system. */
+const BETWEEN = '<!doctype html><meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">';
 
 const byPath = new Map(files.map((file) => [file.path, file]));
 
@@ -77,7 +79,7 @@ async function serve(request, file) {
   // The last page of the old version goes: the new one, if it is ready, takes over before the next page is loaded.
   if (request.mode === "navigate" && registration.waiting && (await clients.matchAll()).length < 2) {
     registration.waiting.postMessage("skipWaiting");
-    return new Response("", { headers: { Refresh: "0" } });
+    return new Response(BETWEEN, { headers: { "Content-Type": "text/html; charset=utf-8", Refresh: "0" } });
   }
   const cache = await caches.open(CACHE);
   const kept = await cache.match(keyOf(file));
