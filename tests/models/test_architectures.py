@@ -16,7 +16,7 @@ from tests.models.hf_reference import read_folder, run_folder
 from wgpu_engine import LLM
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.errors import UnsupportedModelError
-from wgpu_engine.models import llama
+from wgpu_engine.models import attention_weights
 from wgpu_engine.ops import attention
 from wgpu_engine.ops.state import Row
 from wgpu_engine.platform.drive import drive
@@ -165,7 +165,7 @@ def test_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.G
     plain = run_folder(folder, ids)
     layers = cycle(sinks.astype(np.float64))
     reference = hf_attention.attend
-    monkeypatch.setattr(llama, "attend", with_sinks)
+    monkeypatch.setattr(attention_weights, "attend", with_sinks)
     monkeypatch.setattr(hf_attention, "attend", lambda *given, **more: reference(*given, sinks=next(layers), **more))
     wanted = run_folder(folder, ids)
     assert np.abs(wanted - plain).max() > 100 * TOLERANCE

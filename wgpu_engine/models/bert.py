@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.models.activation import read_activation
+from wgpu_engine.models.attention_weights import Attention, load_attention
 from wgpu_engine.models.heads import read_heads
-from wgpu_engine.models.linear import Linear, load_joined, load_layer_norm, load_linear
+from wgpu_engine.models.linear import Linear, load_layer_norm, load_linear
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
-from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import Activation, PlanBuilder
 from wgpu_engine.ops.embed import look_up
 from wgpu_engine.ops.kv import KVCache
@@ -21,7 +22,6 @@ from wgpu_engine.ops.matmul import Gate, activated, codec_for, project
 from wgpu_engine.ops.norm import norm, residual_norm
 from wgpu_engine.ops.pool import Pooling, pool
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.weight import Norm, Weight
 
 MEMBERS = ("bert",)
@@ -70,8 +70,7 @@ class Config:
 class Layer:
     """The weights of a block."""
 
-    qkv: Linear
-    output: Linear
+    attention: Attention
     attention_norm: Norm
     up: Linear
     down: Linear
@@ -129,8 +128,7 @@ class Bert:
 
     @property
     def weight_bytes_per_token(self) -> int:
-        linears = [each for layer in self.layers for each in (layer.qkv, layer.output, layer.up, layer.down)]
-        return sum(weight.bytes for linear in linears for weight in linear.weights)
+        return sum(layer.attention.bytes + layer.up.bytes + layer.down.bytes for layer in self.layers)
 
     def prepare(self, positions: int) -> None:
         """Nothing depends on the context."""
@@ -143,18 +141,14 @@ class Bert:
             # there is one text a sequence, so that all of its tokens are of the first type
             look_up(builder, self.types, "first", onto=x)
         h: Activation | None
-        h = norm(builder, x, c.width, self.norm, codec_for(builder, *self.layers[0].qkv.weights), in_place=True)
+        h = norm(builder, x, c.width, self.norm, codec_for(builder, *self.layers[0].attention.reads), in_place=True)
         for i, layer in enumerate(self.layers):
-            up, down = layer.up.weights[0], layer.down.weights[0]
-            readers = self.layers[i + 1].qkv.weights if i + 1 < len(self.layers) else ()
+            output, up, down = layer.attention.output, layer.up.weight, layer.down.weight
+            readers = self.layers[i + 1].attention.reads if i + 1 < len(self.layers) else ()
 
-            qkv = builder.floats(c.heads.width, "qkv")
-            project(builder, layer.qkv.weights, h, qkv, c.heads.width, bias=layer.qkv.bias)
-            rope_and_store(builder, qkv, c.heads, None, cache, i)
-            codec = codec_for(builder, *layer.output.weights)
-            attended = attend(builder, qkv, c.heads, cache, i, positions, codec, causal=False)
+            attended = layer.attention.attend(builder, h, None, cache, i, positions, causal=False)
             mixed = builder.floats(c.width, "attention's output")
-            project(builder, layer.output.weights, attended, mixed, c.width, bias=layer.output.bias)
+            project(builder, output.weights, attended, mixed, c.width, bias=output.bias)
             h = residual_norm(builder, x, mixed, c.width, layer.attention_norm, codec_for(builder, up), in_place=True)
             assert h is not None
             h = activated(builder, up, h, codec_for(builder, down), activation=c.activation, bias=layer.up.bias)
@@ -167,10 +161,8 @@ class Bert:
 
 
 async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
-    q, kv = c.heads.count * c.heads.head_dim, c.heads.kv_count * c.heads.head_dim
     return Layer(
-        qkv=await load_joined(tensors, prefix, c.width, q, kv, loader),
-        output=await load_linear(tensors, f"{prefix}attn_output", c.width, q, loader),
+        attention=await load_attention(tensors, prefix, c.width, c.heads, loader),
         attention_norm=await load_layer_norm(tensors, f"{prefix}attn_output_norm", c.width, c.eps, loader),
         up=await load_linear(tensors, f"{prefix}ffn_up", c.feed_forward, c.width, loader),
         down=await load_linear(tensors, f"{prefix}ffn_down", c.width, c.feed_forward, loader),

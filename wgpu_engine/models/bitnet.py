@@ -7,22 +7,23 @@ Tensor names: GGUF (gguf-py, constants.py). Formulas: transformers, modeling_bit
 from dataclasses import dataclass
 
 from wgpu_engine.errors import UnsupportedModelError
-from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.attention_weights import Attention, load_attention
 from wgpu_engine.models.ends import Ends
+from wgpu_engine.models.feed_forward import Gated, load_gated
 from wgpu_engine.models.heads import read_heads
+from wgpu_engine.models.linear import load_rms_norm
 from wgpu_engine.models.model import Description, PagedKV, State
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
-from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import Activation, PlanBuilder
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.kv import KVCache
-from wgpu_engine.ops.matmul import Gate, add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.matmul import Gate, add_to_residual, codec_for
 from wgpu_engine.ops.norm import norm
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.weight import Norm, Weight
 
 MEMBERS = {"bitnet": "silu", "bitnet-25": "relu2", "bitnet-b1.58": "relu2"}
@@ -73,15 +74,11 @@ class Layer:
     """The weights of a block."""
 
     attention_norm: Norm
-    qkv: tuple[Weight, ...]
-    """one weight, or more where their types differ"""
+    attention: Attention
     attention_sub_norm: Norm
-    output: Weight
     feed_forward_norm: Norm
-    gate_up: tuple[Weight, ...]
-    """one weight of two ports, or two where their types differ"""
+    feed_forward: Gated
     feed_forward_sub_norm: Norm
-    down: Weight
 
 
 @dataclass(eq=False)
@@ -114,17 +111,15 @@ class BitNet:
         """
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
-        norm = Norm(await loader.vector(tensors.take("output_norm.weight", c.width)), c.eps)
+        norm = await load_rms_norm(tensors, "output_norm", c.width, c.eps, loader)
         ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
         layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         return BitNet(device, c, description, rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [*self.ends.head.weights]
-        for layer in self.layers:
-            weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
-        return sum(weight.bytes for weight in weights)
+        layers = sum(layer.attention.bytes + layer.feed_forward.bytes_per_token for layer in self.layers)
+        return self.ends.head.bytes + layers
 
     def prepare(self, positions: int) -> None:
         self._angles = self.rope.angles(self.device, positions)
@@ -132,23 +127,23 @@ class BitNet:
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
         assert self._angles is not None, "prepare comes first"
         c, layers = self.config, self.layers
-        x, h = embed(builder, self.ends.embedding, layers[0].attention_norm, codec_for(builder, *layers[0].qkv))
+        x, h = embed(
+            builder, self.ends.embedding, layers[0].attention_norm, codec_for(builder, *layers[0].attention.reads)
+        )
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
             next_norm = self.ends.norm if last else layers[i + 1].attention_norm
-            next_weights = self.ends.head.weights if last else layers[i + 1].qkv
+            next_weights = self.ends.head.weights if last else layers[i + 1].attention.reads
 
-            qkv = builder.floats(c.heads.width, "qkv")
-            project(builder, layer.qkv, h, qkv, c.heads.width)
-            rope_and_store(builder, qkv, c.heads, self._angles, cache, i)
-            h = attend(builder, qkv, c.heads, cache, i, positions, "f32")
-            h = _sub_normed(builder, h, layer.attention_sub_norm, layer.output)
-            h = add_to_residual(
-                builder, layer.output, h, x, layer.feed_forward_norm, codec_for(builder, *layer.gate_up)
-            )
-            h = gated(builder, layer.gate_up, h, "f32", gate=c.gate)
-            h = _sub_normed(builder, h, layer.feed_forward_sub_norm, layer.down)
-            h = add_to_residual(builder, layer.down, h, x, next_norm, codec_for(builder, *next_weights))
+            output, down = layer.attention.output, layer.feed_forward.down
+            h = layer.attention.attend(builder, h, self._angles, cache, i, positions, codec="f32")
+            h = _sub_normed(builder, h, layer.attention_sub_norm, output.weight)
+            codec = codec_for(builder, *layer.feed_forward.reads)
+            h = add_to_residual(builder, output.weight, h, x, layer.feed_forward_norm, codec, bias=output.bias)
+            h = layer.feed_forward.gated(builder, h, "f32", gate=c.gate)
+            h = _sub_normed(builder, h, layer.feed_forward_sub_norm, down.weight)
+            codec = codec_for(builder, *next_weights)
+            h = add_to_residual(builder, down.weight, h, x, next_norm, codec, bias=down.bias)
         return self.ends.logits(builder, h)
 
 
@@ -157,23 +152,14 @@ def _sub_normed(builder: PlanBuilder, h: Activation, sub_norm: Norm, reader: Wei
 
 
 async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
-    def take(name: str, *shape: int) -> TensorInfo:
-        return tensors.take(f"{prefix}{name}.weight", *shape)
+    async def norm(name: str, width: int) -> Norm:
+        return await load_rms_norm(tensors, f"{prefix}{name}", width, c.eps, loader)
 
-    async def gain(name: str, width: int) -> Norm:
-        return Norm(await loader.vector(take(name, width)), c.eps)
-
-    q = c.heads.count * c.heads.head_dim
-    kv = c.heads.kv_count * c.heads.head_dim
-    qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
-    gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
     return Layer(
-        attention_norm=await gain("attn_norm", c.width),
-        qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
-        attention_sub_norm=await gain("attn_sub_norm", q),
-        output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
-        feed_forward_norm=await gain("ffn_norm", c.width),
-        gate_up=await loader.paired(f"{prefix}ffn_gate_up", gate_up),
-        feed_forward_sub_norm=await gain("ffn_sub_norm", c.feed_forward),
-        down=await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", c.width, c.feed_forward)]]),
+        attention_norm=await norm("attn_norm", c.width),
+        attention=await load_attention(tensors, prefix, c.width, c.heads, loader),
+        attention_sub_norm=await norm("attn_sub_norm", c.heads.count * c.heads.head_dim),
+        feed_forward_norm=await norm("ffn_norm", c.width),
+        feed_forward=await load_gated(tensors, prefix, c.width, c.feed_forward, loader),
+        feed_forward_sub_norm=await norm("ffn_sub_norm", c.feed_forward),
     )

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer
+from wgpu_engine.models.linear import Linear, bias_of, load_linear
 from wgpu_engine.models.settings import REMEDY, Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder
 from wgpu_engine.ops.experts import add_experts, gated_experts
-from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.matmul import Gate, add_to_residual, codec_for, gated, project
 from wgpu_engine.ops.repack import Loader
 from wgpu_engine.ops.routing import MOST_EXPERTS, route
 from wgpu_engine.ops.weight import Norm, Weight
@@ -65,20 +66,28 @@ class Mixture:
 class Gated:
     """A feed-forward that all rows go through."""
 
-    gate_up: tuple[Weight, ...]
+    gate_up: Linear
     """one weight of two ports, or two where their types differ"""
-    gate_up_bias: Buffer | None
-    down: Weight
-    down_bias: Buffer | None
+    down: Linear
+
+    @property
+    def reads(self) -> tuple[Weight, ...]:
+        """The weights that read the block's input."""
+        return self.gate_up.weights
 
     @property
     def bytes_per_token(self) -> int:
-        return sum(weight.bytes for weight in (*self.gate_up, self.down))
+        return self.gate_up.bytes + self.down.bytes
+
+    def gated(self, builder: PlanBuilder, h: Activation, codec: Codec | None = None, *, gate: Gate) -> Activation:
+        """gate(h @ gate.T) * (h @ up.T), [rows, inner], in `codec` or the one that `down` reads best."""
+        codec = codec or codec_for(builder, self.down.weight)
+        return gated(builder, self.gate_up.weights, h, codec, gate=gate, bias=self.gate_up.bias)
 
     def add(self, builder: PlanBuilder, x: Buffer, h: Activation, norm: Norm, codec: Codec, scale: float) -> Activation:
         """Adds what it makes of the normed x to x, times `scale`; returns x in the next norm, in `codec`."""
-        h = gated(builder, self.gate_up, h, codec_for(builder, self.down), bias=self.gate_up_bias)
-        return add_to_residual(builder, self.down, h, x, norm, codec, bias=self.down_bias, scale=scale)
+        h = self.gated(builder, h, gate="silu")
+        return add_to_residual(builder, self.down.weight, h, x, norm, codec, bias=self.down.bias, scale=scale)
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,11 @@ class Experts:
     """[experts, width], with the norm's gain in it: it reads floats, whatever the experts read"""
     gate_up: tuple[Weight, ...]
     down: Weight
+
+    @property
+    def reads(self) -> tuple[Weight, ...]:
+        """As of `Gated`; the router reads floats."""
+        return self.gate_up
 
     @property
     def bytes_per_token(self) -> int:
@@ -119,34 +133,29 @@ async def load_feed_forward(
         UnsupportedModelError: experts of different types.
     """
 
-    def take(name: str, *shape: int) -> TensorInfo:
-        return tensors.take(f"{prefix}{name}.weight", *shape)
-
-    async def bias(*names: str, size: int) -> Buffer | None:
-        found = [(tensors.optional(f"{prefix}{name}.bias", size), size) for name in names]
-        return await loader.joined_vector(found) if any(tensor for tensor, _ in found) else None
-
     if mixture is not None and f"{prefix}ffn_gate_inp.weight" in tensors:
         gate, up = (_experts(tensors, f"{prefix}ffn_{name}", mixture, mixture.inner, width) for name in ("gate", "up"))
         down = _experts(tensors, f"{prefix}ffn_down", mixture, width, mixture.inner)
         ports = [[gate, up]] if gate[0].type.name == up[0].type.name else [[gate], [up]]
         return Experts(
             mixture,
-            await loader.router(take("ffn_gate_inp", mixture.experts, width), norm),
+            await loader.router(tensors.take(f"{prefix}ffn_gate_inp.weight", mixture.experts, width), norm),
             tuple([await loader.weight(f"{prefix}ffn_experts", each, experts=mixture.experts) for each in ports]),
             await loader.weight(f"{prefix}ffn_down_exps", [down], experts=mixture.experts),
         )
-    fused = f"{prefix}ffn_up.weight"
-    if f"{prefix}ffn_gate.weight" not in tensors and tensors.take_matrix(fused).rows == 2 * inner:
-        gate_up = tensors.take_parts(fused, width, inner, inner)
+    return await load_gated(tensors, prefix, width, inner, loader)
+
+
+async def load_gated(tensors: Tensors, prefix: str, width: int, inner: int, loader: Loader) -> Gated:
+    """A gated feed-forward, whether gate and up lie in one tensor or in two; raises ModelFileError likewise."""
+    gate, up = f"{prefix}ffn_gate", f"{prefix}ffn_up"
+    if f"{gate}.weight" not in tensors and tensors.take_matrix(f"{up}.weight").rows == 2 * inner:
+        parts = tensors.take_parts(f"{up}.weight", width, inner, inner)
     else:
-        gate_up = [take("ffn_gate", inner, width), take("ffn_up", inner, width)]
-    return Gated(
-        await loader.paired(f"{prefix}ffn_gate_up", gate_up),
-        await bias("ffn_gate", "ffn_up", size=inner),
-        await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", width, inner)]]),
-        await bias("ffn_down", size=width),
-    )
+        parts = [tensors.take(f"{name}.weight", inner, width) for name in (gate, up)]
+    bias = await bias_of(tensors, {gate: inner, up: inner}, loader)
+    gate_up = Linear(await loader.paired(f"{prefix}ffn_gate_up", parts), bias)
+    return Gated(gate_up, await load_linear(tensors, f"{prefix}ffn_down", width, inner, loader))
 
 
 def _experts(tensors: Tensors, name: str, mixture: Mixture, rows: int, columns: int) -> list[TensorInfo]:

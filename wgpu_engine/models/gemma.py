@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wgpu_engine.errors import UnsupportedModelError
-from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.attention_weights import Attention, load_attention, load_qk_norm
 from wgpu_engine.models.ends import Ends
+from wgpu_engine.models.feed_forward import Gated, load_gated
 from wgpu_engine.models.heads import read_heads
+from wgpu_engine.models.linear import load_rms_norm
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.models.windows import layer_windows
-from wgpu_engine.ops.attention import Heads, attend
-from wgpu_engine.ops.builder import Activation, PlanBuilder, square_words
+from wgpu_engine.ops.attention import Heads
+from wgpu_engine.ops.builder import Activation, PlanBuilder
 from wgpu_engine.ops.embed import embed, look_up
 from wgpu_engine.ops.kv import KVCache
-from wgpu_engine.ops.matmul import Gate, codec_for, gated, project
+from wgpu_engine.ops.matmul import Gate, codec_for, project
 from wgpu_engine.ops.norm import residual_norm
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.weight import Norm, Weight
 
 
@@ -113,16 +114,10 @@ class Layer:
     """The weights of a block."""
 
     attention_norm: Norm | None
-    qkv: tuple[Weight, ...]
-    """one weight, or more where their types differ"""
-    qk_norm: Norm | None
-    """gains of queries and of keys, one behind the other: of a head, or of all heads"""
-    output: Weight
+    attention: Attention
     attention_post_norm: Norm
     feed_forward_norm: Norm | None
-    gate_up: tuple[Weight, ...]
-    """one weight of two ports, or two where their types differ"""
-    down: Weight
+    feed_forward: Gated
     feed_forward_post_norm: Norm
 
 
@@ -159,7 +154,7 @@ class Gemma:
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
         local_base = settings.number("rope.freq_base_swa", c.traits.local_base or rope.base)
-        norm = await _norm(c, loader, (tensors.take("output_norm.weight", c.width), c.width))
+        norm = await _norm(c, tensors, "output_norm", loader)
         ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
         layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         # only global layers are stretched
@@ -168,10 +163,8 @@ class Gemma:
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [*self.ends.head.weights]
-        for layer in self.layers:
-            weights += [*layer.qkv, layer.output, *layer.gate_up, layer.down]
-        return sum(weight.bytes for weight in weights)
+        layers = sum(layer.attention.bytes + layer.feed_forward.bytes_per_token for layer in self.layers)
+        return self.ends.head.bytes + layers
 
     def prepare(self, positions: int) -> None:
         self._angles = self.rope.angles(self.device, positions), self.local_rope.angles(self.device, positions)
@@ -184,28 +177,16 @@ class Gemma:
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
             next_norm = self.ends.norm if last else layers[i + 1].attention_norm
-            next_weights = self.ends.head.weights if last else layers[i + 1].qkv
+            next_weights = self.ends.head.weights if last else layers[i + 1].attention.reads
             window = c.windows[i]
 
-            qkv = builder.floats(c.heads.width, "qkv")
-            squares = self._squares(builder)
-            project(builder, layer.qkv, h, qkv, c.heads.width, squares=squares)
-            rope_and_store(builder, qkv, c.heads, self._angles[bool(window)], cache, i, layer.qk_norm, squares)
-            attended = attend(
-                builder,
-                qkv,
-                c.heads,
-                cache,
-                i,
-                positions,
-                codec_for(builder, layer.output),
-                window=window,
-                cap=c.score_cap,
-            )
-            project(builder, (layer.output,), attended, y, c.width)
-            h = self._joined(builder, x, y, layer.attention_post_norm, layer.feed_forward_norm, layer.gate_up)
-            h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down), gate=c.traits.gate)
-            project(builder, (layer.down,), h, y, c.width)
+            angles, output, down = self._angles[bool(window)], layer.attention.output, layer.feed_forward.down
+            h = layer.attention.attend(builder, h, angles, cache, i, positions, window=window, cap=c.score_cap)
+            project(builder, output.weights, h, y, c.width, bias=output.bias)
+            readers = layer.feed_forward.reads
+            h = self._joined(builder, x, y, layer.attention_post_norm, layer.feed_forward_norm, readers)
+            h = layer.feed_forward.gated(builder, h, gate=c.traits.gate)
+            project(builder, down.weights, h, y, c.width, bias=down.bias)
             h = self._joined(builder, x, y, layer.feed_forward_post_norm, next_norm, next_weights)
         return self.ends.logits(builder, h, cap=c.logit_cap)
 
@@ -213,16 +194,10 @@ class Gemma:
         """The residual stream, and what the first layer reads."""
         c, first = self.config, self.layers[0]
         if first.attention_norm is not None:
-            codec = codec_for(builder, *first.qkv)
+            codec = codec_for(builder, *first.attention.reads)
             return embed(builder, self.ends.embedding, first.attention_norm, codec, scale=c.embedding_scale)
         x = look_up(builder, self.ends.embedding, scale=c.embedding_scale)
         return x, Activation(x, c.width, "f32")
-
-    def _squares(self, builder: PlanBuilder) -> Buffer | None:
-        """Room for the squares of queries and keys, where these have a norm a row."""
-        if self.config.traits.qk_norm != "row":
-            return None
-        return builder.buffer(4 * builder.rows * square_words(self.config.heads.width), "squares of qkv")
 
     def _joined(
         self, builder: PlanBuilder, x: Buffer, y: Buffer, post: Norm, norm: Norm | None, readers: tuple[Weight, ...]
@@ -232,36 +207,20 @@ class Gemma:
         return h or Activation(x, self.config.width, "f32")
 
 
-async def _norm(c: Config, loader: Loader, *gains: tuple[TensorInfo, int]) -> Norm:
-    return Norm(await loader.joined_vector(list(gains), offset=c.gain_offset), c.eps)
+async def _norm(c: Config, tensors: Tensors, name: str, loader: Loader) -> Norm:
+    return await load_rms_norm(tensors, name, c.width, c.eps, loader, offset=c.gain_offset)
 
 
 async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
-    def take(name: str, *shape: int) -> TensorInfo:
-        return tensors.take(f"{prefix}{name}.weight", *shape)
-
-    async def norm(name: str) -> Norm:
-        return await _norm(c, loader, (take(name, c.width), c.width))
-
-    async def qk_norm() -> Norm | None:
-        if c.traits.qk_norm == "none":
-            return None
-        sizes = (q, kv) if c.traits.qk_norm == "row" else (c.heads.head_dim, c.heads.head_dim)
-        gains = [(take(name, size), size) for name, size in zip(("attn_q_norm", "attn_k_norm"), sizes, strict=True)]
-        return await _norm(c, loader, *gains)
-
-    q = c.heads.count * c.heads.head_dim
-    kv = c.heads.kv_count * c.heads.head_dim
-    qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
-    gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
+    heads, qk_norm, by_row = c.heads, None, c.traits.qk_norm == "row"
+    if c.traits.qk_norm != "none":
+        q, k = (heads.count * heads.head_dim, heads.kv_count * heads.head_dim) if by_row else (heads.head_dim,) * 2
+        qk_norm = await load_qk_norm(tensors, prefix, q, k, c.eps, loader, offset=c.gain_offset)
     return Layer(
-        attention_norm=await norm("attn_norm") if c.traits.ahead else None,
-        qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
-        qk_norm=await qk_norm(),
-        output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
-        attention_post_norm=await norm("post_attention_norm"),
-        feed_forward_norm=await norm("ffn_norm") if c.traits.ahead else None,
-        gate_up=await loader.paired(f"{prefix}ffn_gate_up", gate_up),
-        down=await loader.weight(f"{prefix}ffn_down", [[take("ffn_down", c.width, c.feed_forward)]]),
-        feed_forward_post_norm=await norm("post_ffw_norm"),
+        attention_norm=await _norm(c, tensors, f"{prefix}attn_norm", loader) if c.traits.ahead else None,
+        attention=await load_attention(tensors, prefix, c.width, heads, loader, qk_norm=qk_norm, by_row=by_row),
+        attention_post_norm=await _norm(c, tensors, f"{prefix}post_attention_norm", loader),
+        feed_forward_norm=await _norm(c, tensors, f"{prefix}ffn_norm", loader) if c.traits.ahead else None,
+        feed_forward=await load_gated(tensors, prefix, c.width, c.feed_forward, loader),
+        feed_forward_post_norm=await _norm(c, tensors, f"{prefix}post_ffw_norm", loader),
     )

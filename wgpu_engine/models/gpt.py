@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 
 from wgpu_engine.gpu.device import Buffer, Device
 from wgpu_engine.models.activation import read_activation
+from wgpu_engine.models.attention_weights import Attention, load_attention
 from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.heads import read_heads
-from wgpu_engine.models.linear import Linear, load_joined, load_layer_norm, load_linear
+from wgpu_engine.models.linear import Linear, load_layer_norm, load_linear
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
-from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import Activation, PlanBuilder
 from wgpu_engine.ops.embed import look_up
 from wgpu_engine.ops.kv import KVCache
 from wgpu_engine.ops.matmul import Gate, activated, codec_for, project
 from wgpu_engine.ops.norm import norm, residual_norm
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.weight import Norm, Weight
 
 
@@ -91,8 +91,7 @@ class Layer:
     """The weights of a block."""
 
     attention_norm: Norm
-    qkv: Linear
-    output: Linear
+    attention: Attention
     feed_forward_norm: Norm | None
     """None: the feed-forward reads what attention reads"""
     up: Linear
@@ -136,15 +135,13 @@ class Gpt:
             positions = await loader.weight("position_embd", [[table]])
         norm = await load_layer_norm(tensors, "output_norm", c.width, c.eps, loader)
         ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
-        layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
+        layers = [await _load_layer(c, c.heads_of(i), tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         return Gpt(device, c, description, rope, ends, positions, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        linears = [self.ends.head]
-        for layer in self.layers:
-            linears += [layer.qkv, layer.output, layer.up, layer.down]
-        return sum(weight.bytes for linear in linears for weight in linear.weights)
+        layers = sum(layer.attention.bytes + layer.up.bytes + layer.down.bytes for layer in self.layers)
+        return self.ends.head.bytes + layers
 
     def prepare(self, positions: int) -> None:
         if self.rope is not None:
@@ -162,15 +159,11 @@ class Gpt:
             last = i + 1 == len(layers)
             next_norm = self.ends.norm if last else layers[i + 1].attention_norm
             next_codec = codec_for(builder, *(self.ends.head.weights if last else _readers(layers[i + 1])))
-            up, down = layer.up.weights[0], layer.down.weights[0]
+            output, up, down = layer.attention.output, layer.up.weight, layer.down.weight
 
-            heads = c.heads_of(i)
-            qkv = builder.floats(heads.width, "qkv")
-            project(builder, layer.qkv.weights, h, qkv, heads.width, bias=layer.qkv.bias)
-            rope_and_store(builder, qkv, heads, self._angles, cache, i)
-            attended = attend(builder, qkv, heads, cache, i, positions, codec_for(builder, *layer.output.weights))
+            attended = layer.attention.attend(builder, h, self._angles, cache, i, positions)
             mixed = builder.floats(c.width, "attention's output")
-            project(builder, layer.output.weights, attended, mixed, c.width, bias=layer.output.bias)
+            project(builder, output.weights, attended, mixed, c.width, bias=output.bias)
             if not c.parallel:
                 h = residual_norm(builder, x, mixed, c.width, layer.feed_forward_norm, codec_for(builder, up))
             elif layer.feed_forward_norm is not None:
@@ -186,17 +179,16 @@ class Gpt:
 
 def _readers(layer: Layer) -> tuple[Weight, ...]:
     """The weights that read a layer's first norm."""
-    return layer.qkv.weights if layer.feed_forward_norm else (*layer.qkv.weights, *layer.up.weights)
+    reads = layer.attention.reads
+    return reads if layer.feed_forward_norm else (*reads, *layer.up.weights)
 
 
-async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
-    q, kv = c.heads.count * c.heads.head_dim, c.heads.kv_count * c.heads.head_dim
+async def _load_layer(c: Config, heads: Heads, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
     shares = c.parallel and f"{prefix}ffn_norm.weight" not in tensors
     norm = None if shares else await load_layer_norm(tensors, f"{prefix}ffn_norm", c.width, c.eps, loader)
     return Layer(
         attention_norm=await load_layer_norm(tensors, f"{prefix}attn_norm", c.width, c.eps, loader),
-        qkv=await load_joined(tensors, prefix, c.width, q, kv, loader),
-        output=await load_linear(tensors, f"{prefix}attn_output", c.width, q, loader),
+        attention=await load_attention(tensors, prefix, c.width, heads, loader),
         feed_forward_norm=norm,
         up=await load_linear(tensors, f"{prefix}ffn_up", c.feed_forward, c.width, loader),
         down=await load_linear(tensors, f"{prefix}ffn_down", c.width, c.feed_forward, loader),

@@ -6,20 +6,21 @@ Tensor names: GGUF (gguf-py, constants.py). A layer without key heads is a convo
 from dataclasses import dataclass
 
 from wgpu_engine.errors import ModelFileError
-from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.attention_weights import Attention, load_attention, load_qk_norm
 from wgpu_engine.models.ends import Ends
+from wgpu_engine.models.feed_forward import Gated, load_gated
+from wgpu_engine.models.linear import Linear, load_linear, load_rms_norm
 from wgpu_engine.models.model import Description, PagedKV, ShortConv, State
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import REMEDY, Settings
 from wgpu_engine.models.tensors import Tensors
-from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import Activation, PlanBuilder
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.kv import KVCache
-from wgpu_engine.ops.matmul import add_to_residual, codec_for, gated, project
+from wgpu_engine.ops.matmul import add_to_residual, codec_for, project
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import rope_and_store
 from wgpu_engine.ops.short_conv import Convolution, short_conv
 from wgpu_engine.ops.weight import Norm, Weight
 
@@ -66,27 +67,22 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Attention:
-    """The weights of a layer's attention."""
-
-    heads: Heads
-    reads: tuple[Weight, ...]
-    """Q, K and V: one weight, or more where their types differ"""
-    qk_norm: Norm
-    """gains of queries and of keys, one behind the other"""
-    output: Weight
-
-
-@dataclass(frozen=True)
 class GatedConvolution:
     """The weights of a layer's convolution."""
 
-    reads: tuple[Weight, ...]
+    bcx: Linear
     """makes B, C and x"""
-    bias: Buffer | None
     convolution: Convolution
-    output: Weight
-    output_bias: Buffer | None
+    output: Linear
+
+    @property
+    def reads(self) -> tuple[Weight, ...]:
+        """The weights that read the block's input."""
+        return self.bcx.weights
+
+    @property
+    def bytes(self) -> int:
+        return self.bcx.bytes + self.output.bytes
 
 
 @dataclass(frozen=True)
@@ -96,9 +92,7 @@ class Layer:
     norm: Norm
     operator: Attention | GatedConvolution
     feed_forward_norm: Norm
-    gate_up: tuple[Weight, ...]
-    """one weight of two ports, or two where their types differ"""
-    down: Weight
+    feed_forward: Gated
 
 
 @dataclass(eq=False)
@@ -135,51 +129,37 @@ class Lfm2:
         rope_dim = next((heads.rope_dim for heads in c.layers if heads), 0)
         rope = await Rope.load(settings, tensors, rope_dim, loader) if rope_dim else None
         # llama.cpp gives the norm of the output this name
-        name = "output_norm.weight" if "output_norm.weight" in tensors else "token_embd_norm.weight"
-        norm = Norm(await loader.vector(tensors.take(name, c.width)), c.eps)
+        name = "output_norm" if "output_norm.weight" in tensors else "token_embd_norm"
+        norm = await load_rms_norm(tensors, name, c.width, c.eps, loader)
         ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
         layers = [await _load_layer(c, heads, tensors, f"blk.{i}.", loader) for i, heads in enumerate(c.layers)]
         return Lfm2(device, c, description, rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        weights = [*self.ends.head.weights]
-        for layer in self.layers:
-            weights += [*layer.operator.reads, layer.operator.output, *layer.gate_up, layer.down]
-        return sum(weight.bytes for weight in weights)
+        layers = sum(layer.operator.bytes + layer.feed_forward.bytes_per_token for layer in self.layers)
+        return self.ends.head.bytes + layers
 
     def prepare(self, positions: int) -> None:
         if self.rope is not None:
             self._angles = self.rope.angles(self.device, positions)
 
     def forward(self, builder: PlanBuilder, cache: KVCache, positions: int) -> Buffer | None:
+        assert self._angles is not None or self.rope is None, "prepare comes first"
         layers = self.layers
         x, h = embed(builder, self.ends.embedding, layers[0].norm, codec_for(builder, *layers[0].operator.reads))
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
             next_norm = self.ends.norm if last else layers[i + 1].norm
             next_weights = self.ends.head.weights if last else layers[i + 1].operator.reads
-            codec = codec_for(builder, *layer.gate_up)
+            codec, output = codec_for(builder, *layer.feed_forward.reads), layer.operator.output
             if isinstance(layer.operator, Attention):
-                h = self._attended(builder, layer.operator, h, cache, i, positions)
-                h = add_to_residual(builder, layer.operator.output, h, x, layer.feed_forward_norm, codec)
+                h = layer.operator.attend(builder, h, self._angles, cache, i, positions)
             else:
                 h = _convolved(builder, layer.operator, h, cache, i)
-                bias = layer.operator.output_bias
-                h = add_to_residual(builder, layer.operator.output, h, x, layer.feed_forward_norm, codec, bias=bias)
-            h = gated(builder, layer.gate_up, h, codec_for(builder, layer.down))
-            h = add_to_residual(builder, layer.down, h, x, next_norm, codec_for(builder, *next_weights))
+            h = add_to_residual(builder, output.weight, h, x, layer.feed_forward_norm, codec, bias=output.bias)
+            h = layer.feed_forward.add(builder, x, h, next_norm, codec_for(builder, *next_weights), 1.0)
         return self.ends.logits(builder, h)
-
-    def _attended(
-        self, builder: PlanBuilder, attention: Attention, h: Activation, cache: KVCache, layer: int, positions: int
-    ) -> Activation:
-        assert self._angles is not None, "prepare comes first"
-        heads = attention.heads
-        qkv = builder.floats(heads.width, "qkv")
-        project(builder, attention.reads, h, qkv, heads.width)
-        rope_and_store(builder, qkv, heads, self._angles, cache, layer, attention.qk_norm)
-        return attend(builder, qkv, heads, cache, layer, positions, codec_for(builder, attention.output))
 
 
 def _convolved(
@@ -187,51 +167,30 @@ def _convolved(
 ) -> Activation:
     width = 3 * operator.convolution.width
     bcx = builder.floats(width, "bcx")
-    project(builder, operator.reads, h, bcx, width, bias=operator.bias)
-    return short_conv(builder, bcx, operator.convolution, cache, layer, codec_for(builder, operator.output))
+    project(builder, operator.reads, h, bcx, width, bias=operator.bcx.bias)
+    return short_conv(builder, bcx, operator.convolution, cache, layer, codec_for(builder, operator.output.weight))
 
 
 async def _load_layer(c: Config, heads: Heads | None, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
-    def take(name: str, *shape: int) -> TensorInfo:
-        return tensors.take(f"{prefix}{name}.weight", *shape)
-
-    async def norm(name: str) -> Norm:
-        return Norm(await loader.vector(take(name, c.width)), c.eps)
-
-    async def weight(name: str, features: int, k: int) -> Weight:
-        return await loader.weight(f"{prefix}{name}", [[take(name, features, k)]])
-
-    async def bias(name: str, size: int) -> Buffer | None:
-        found = tensors.optional(f"{prefix}{name}.bias", size)
-        return await loader.vector(found) if found else None
-
-    async def attention(heads: Heads) -> Attention:
-        q, kv = heads.count * heads.head_dim, heads.kv_count * heads.head_dim
-        qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
-        gains = [(take(name, heads.head_dim), heads.head_dim) for name in ("attn_q_norm", "attn_k_norm")]
-        return Attention(
-            heads=heads,
-            reads=await loader.stacked(f"{prefix}attn_qkv", qkv),
-            qk_norm=Norm(await loader.joined_vector(gains), c.eps),
-            output=await weight("attn_output", c.width, q),
-        )
-
-    async def convolution() -> GatedConvolution:
-        taps = take("shortconv.conv", c.width, c.kernel)
-        buffer = await loader.convolution(taps, tensors.optional(f"{prefix}shortconv.conv.bias", c.width))
-        return GatedConvolution(
-            reads=(await weight("shortconv.in_proj", 3 * c.width, c.width),),
-            bias=await bias("shortconv.in_proj", 3 * c.width),
-            convolution=Convolution(buffer, c.width, c.kernel),
-            output=await weight("shortconv.out_proj", c.width, c.width),
-            output_bias=await bias("shortconv.out_proj", c.width),
-        )
-
-    gate_up = [take("ffn_gate", c.feed_forward, c.width), take("ffn_up", c.feed_forward, c.width)]
+    operator: Attention | GatedConvolution
+    if heads:
+        qk_norm = await load_qk_norm(tensors, prefix, heads.head_dim, heads.head_dim, c.eps, loader)
+        operator = await load_attention(tensors, prefix, c.width, heads, loader, qk_norm=qk_norm)
+    else:
+        operator = await _load_convolution(c, tensors, f"{prefix}shortconv.", loader)
     return Layer(
-        norm=await norm("attn_norm"),
-        operator=await attention(heads) if heads else await convolution(),
-        feed_forward_norm=await norm("ffn_norm"),
-        gate_up=await loader.paired(f"{prefix}ffn_gate_up", gate_up),
-        down=await weight("ffn_down", c.width, c.feed_forward),
+        norm=await load_rms_norm(tensors, f"{prefix}attn_norm", c.width, c.eps, loader),
+        operator=operator,
+        feed_forward_norm=await load_rms_norm(tensors, f"{prefix}ffn_norm", c.width, c.eps, loader),
+        feed_forward=await load_gated(tensors, prefix, c.width, c.feed_forward, loader),
+    )
+
+
+async def _load_convolution(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> GatedConvolution:
+    taps = tensors.take(f"{prefix}conv.weight", c.width, c.kernel)
+    buffer = await loader.convolution(taps, tensors.optional(f"{prefix}conv.bias", c.width))
+    return GatedConvolution(
+        bcx=await load_linear(tensors, f"{prefix}in_proj", 3 * c.width, c.width, loader),
+        convolution=Convolution(buffer, c.width, c.kernel),
+        output=await load_linear(tensors, f"{prefix}out_proj", c.width, c.width, loader),
     )

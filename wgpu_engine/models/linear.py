@@ -1,8 +1,8 @@
-"""Layers of models with biases and layer norms, as they lie in files."""
+"""Linear layers and norms, as they lie in files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.ops.repack import Loader
@@ -16,21 +16,27 @@ class Linear:
     weights: tuple[Weight, ...]
     bias: Buffer | None
 
+    @property
+    def bytes(self) -> int:
+        return sum(weight.bytes for weight in self.weights)
+
+    @property
+    def weight(self) -> Weight:
+        """The one that there is."""
+        (weight,) = self.weights
+        return weight
+
 
 async def load_linear(tensors: Tensors, name: str, features: int, k: int, loader: Loader) -> Linear:
     """A matrix [features, k], and its bias if there is one; raises ModelFileError as `Tensors.take` does."""
     weight = await loader.weight(name, [[tensors.take(f"{name}.weight", features, k)]])
-    return Linear((weight,), await _bias([(tensors.optional(f"{name}.bias", features), features)], loader))
+    return Linear((weight,), await bias_of(tensors, {name: features}, loader))
 
 
-async def load_joined(tensors: Tensors, prefix: str, width: int, q: int, kv: int, loader: Loader) -> Linear:
-    """Queries, keys and values of so many features, whether they lie in one tensor or in three; raises likewise."""
-    if f"{prefix}attn_qkv.weight" in tensors:
-        return await load_linear(tensors, f"{prefix}attn_qkv", q + 2 * kv, width, loader)
-    sizes = {f"{prefix}attn_q": q, f"{prefix}attn_k": kv, f"{prefix}attn_v": kv}
-    parts = [tensors.take(f"{name}.weight", size, width) for name, size in sizes.items()]
-    biases = [(tensors.optional(f"{name}.bias", size), size) for name, size in sizes.items()]
-    return Linear(await loader.stacked(f"{prefix}attn_qkv", parts), await _bias(biases, loader))
+async def bias_of(tensors: Tensors, sizes: Mapping[str, int], loader: Loader) -> Buffer | None:
+    """The biases of layers of so many features, one behind the other, if there are any; raises likewise."""
+    found = [(tensors.optional(f"{name}.bias", size), size) for name, size in sizes.items()]
+    return await loader.joined_vector(found) if any(tensor for tensor, _ in found) else None
 
 
 async def load_layer_norm(tensors: Tensors, name: str, width: int, eps: float, loader: Loader) -> Norm:
@@ -40,5 +46,8 @@ async def load_layer_norm(tensors: Tensors, name: str, width: int, eps: float, l
     return Norm(gain, eps, await loader.vector(bias) if bias else None, "layer")
 
 
-async def _bias(parts: list[tuple[TensorInfo | None, int]], loader: Loader) -> Buffer | None:
-    return await loader.joined_vector(parts) if any(part for part, _ in parts) else None
+async def load_rms_norm(
+    tensors: Tensors, name: str, width: int, eps: float, loader: Loader, *, offset: float = 0.0
+) -> Norm:
+    """An RMS norm, `offset` being added to its gain; raises likewise."""
+    return Norm(await loader.joined_vector([(tensors.take(f"{name}.weight", width), width)], offset=offset), eps)

@@ -7,24 +7,24 @@ V in one tensor and gate and up in another. Tensor names: GGUF.
 
 from dataclasses import dataclass
 
-from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import Buffer, Device
+from wgpu_engine.models.attention_weights import Attention, load_attention, load_qk_norm
 from wgpu_engine.models.ends import Ends
 from wgpu_engine.models.feed_forward import FeedForward, Mixture, load_feed_forward
 from wgpu_engine.models.heads import read_heads
+from wgpu_engine.models.linear import load_rms_norm
 from wgpu_engine.models.model import Description, PagedKV
 from wgpu_engine.models.rope_scaling import Rope
 from wgpu_engine.models.settings import Settings
 from wgpu_engine.models.tensors import Tensors
 from wgpu_engine.models.windows import layer_windows
-from wgpu_engine.ops.attention import Heads, attend
+from wgpu_engine.ops.attention import Heads
 from wgpu_engine.ops.builder import PlanBuilder
 from wgpu_engine.ops.embed import embed
 from wgpu_engine.ops.kv import KVCache
-from wgpu_engine.ops.matmul import add_to_residual, codec_for, project
+from wgpu_engine.ops.matmul import add_to_residual, codec_for
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.rope import rope_and_store
-from wgpu_engine.ops.weight import Norm, Weight
+from wgpu_engine.ops.weight import Norm
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,7 @@ class Layer:
     """The weights of a block."""
 
     attention_norm: Norm
-    qkv: tuple[Weight, ...]
-    """one weight, or more where their types differ"""
-    qkv_bias: Buffer | None
-    qk_norm: Norm | None
-    """gains of queries and of keys, one behind the other"""
-    output: Weight
-    output_bias: Buffer | None
+    attention: Attention
     feed_forward_norm: Norm
     feed_forward: FeedForward
 
@@ -142,17 +136,15 @@ class Llama:
         """
         c = Config.read(settings, tensors, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
-        norm = Norm(await loader.vector(tensors.take("output_norm.weight", c.width)), c.eps)
+        norm = await load_rms_norm(tensors, "output_norm", c.width, c.eps, loader)
         ends = await Ends.load(tensors, c.vocab, c.width, norm, loader)
         layers = [await _load_layer(c, tensors, f"blk.{i}.", loader) for i in range(c.layers)]
         return Llama(device, c, description, rope, ends, layers)
 
     @property
     def weight_bytes_per_token(self) -> int:
-        total = sum(weight.bytes for weight in self.ends.head.weights)
-        for layer in self.layers:
-            total += sum(weight.bytes for weight in (*layer.qkv, layer.output)) + layer.feed_forward.bytes_per_token
-        return total
+        layers = sum(layer.attention.bytes + layer.feed_forward.bytes_per_token for layer in self.layers)
+        return self.ends.head.bytes + layers
 
     def prepare(self, positions: int) -> None:
         self._angles = self.rope.angles(self.device, positions)
@@ -164,28 +156,24 @@ class Llama:
             builder,
             self.ends.embedding,
             layers[0].attention_norm,
-            codec_for(builder, *layers[0].qkv),
+            codec_for(builder, *layers[0].attention.reads),
             scale=c.embedding_scale,
         )
         for i, layer in enumerate(layers):
             last = i + 1 == len(layers)
             next_norm = self.ends.norm if last else layers[i + 1].attention_norm
-            next_weights = self.ends.head.weights if last else layers[i + 1].qkv
+            next_weights = self.ends.head.weights if last else layers[i + 1].attention.reads
 
-            qkv = builder.floats(c.heads.width, "qkv")
-            project(builder, layer.qkv, h, qkv, c.heads.width, bias=layer.qkv_bias)
-            rope_and_store(builder, qkv, c.heads, self._angles if c.rotated[i] else None, cache, i, layer.qk_norm)
-            attended = attend(
-                builder, qkv, c.heads, cache, i, positions, codec_for(builder, layer.output), window=c.windows[i]
-            )
+            angles, output = self._angles if c.rotated[i] else None, layer.attention.output
+            h = layer.attention.attend(builder, h, angles, cache, i, positions, window=c.windows[i])
             h = add_to_residual(
                 builder,
-                layer.output,
-                attended,
+                output.weight,
+                h,
                 x,
                 layer.feed_forward_norm,
-                codec_for(builder, *layer.feed_forward.gate_up),
-                bias=layer.output_bias,
+                codec_for(builder, *layer.feed_forward.reads),
+                bias=output.bias,
                 scale=c.residual_scale,
             )
             h = layer.feed_forward.add(builder, x, h, next_norm, codec_for(builder, *next_weights), c.residual_scale)
@@ -193,40 +181,13 @@ class Llama:
 
 
 async def _load_layer(c: Config, tensors: Tensors, prefix: str, loader: Loader) -> Layer:
-    def take(name: str, *shape: int) -> TensorInfo:
-        return tensors.take(f"{prefix}{name}.weight", *shape)
-
-    async def norm(name: str) -> Norm:
-        return Norm(await loader.vector(take(name, c.width)), c.eps)
-
-    async def bias(*sizes: tuple[str, int]) -> Buffer | None:
-        found = [tensors.optional(f"{prefix}{name}.bias", size) for name, size in sizes]
-        if not any(found):
-            return None
-        return await loader.joined_vector(list(zip(found, (size for _, size in sizes), strict=True)))
-
-    async def qk_norm() -> Norm | None:
-        if f"{prefix}attn_q_norm.weight" not in tensors:
-            return None
-        gains = [(take(name, c.heads.head_dim), c.heads.head_dim) for name in ("attn_q_norm", "attn_k_norm")]
-        return Norm(await loader.joined_vector(gains), c.eps)
-
-    q = c.heads.count * c.heads.head_dim
-    kv = c.heads.kv_count * c.heads.head_dim
-    if f"{prefix}attn_qkv.weight" in tensors:
-        qkv = tensors.take_parts(f"{prefix}attn_qkv.weight", c.width, q, kv, kv)
-    else:
-        qkv = [take("attn_q", q, c.width), take("attn_k", kv, c.width), take("attn_v", kv, c.width)]
-    feed_forward_norm = take("ffn_norm", c.width)
+    qk_norm = None
+    if f"{prefix}attn_q_norm.weight" in tensors:
+        qk_norm = await load_qk_norm(tensors, prefix, c.heads.head_dim, c.heads.head_dim, c.eps, loader)
+    gain = tensors.take(f"{prefix}ffn_norm.weight", c.width)
     return Layer(
-        attention_norm=await norm("attn_norm"),
-        qkv=await loader.stacked(f"{prefix}attn_qkv", qkv),
-        qkv_bias=await bias(("attn_q", q), ("attn_k", kv), ("attn_v", kv)),
-        qk_norm=await qk_norm(),
-        output=await loader.weight(f"{prefix}attn_output", [[take("attn_output", c.width, q)]]),
-        output_bias=await bias(("attn_output", c.width)),
-        feed_forward_norm=Norm(await loader.vector(feed_forward_norm), c.eps),
-        feed_forward=await load_feed_forward(
-            tensors, prefix, c.width, c.feed_forward, c.mixture, feed_forward_norm, loader
-        ),
+        attention_norm=await load_rms_norm(tensors, f"{prefix}attn_norm", c.width, c.eps, loader),
+        attention=await load_attention(tensors, prefix, c.width, c.heads, loader, qk_norm=qk_norm),
+        feed_forward_norm=await load_rms_norm(tensors, f"{prefix}ffn_norm", c.width, c.eps, loader),
+        feed_forward=await load_feed_forward(tensors, prefix, c.width, c.feed_forward, c.mixture, gain, loader),
     )
