@@ -25,6 +25,15 @@ REGISTER = """
 window.ready = navigator.serviceWorker.register("service-worker.js", { updateViaCache: "none" })
   .then(() => navigator.serviceWorker.ready);
 """
+LOOK_OUT = """
+import { keepOffline } from "./offline.js";
+keepOffline().then((apply) => { window.apply = apply; });
+const serviceWorkers = navigator.serviceWorker;
+const register = serviceWorkers.register.bind(serviceWorkers);
+window.registered = new Promise((done) => {
+  serviceWorkers.register = (...all) => register(...all).then((found) => (done(true), found));
+});
+"""
 STUB = resource_dir("web") / "precache.js"
 
 
@@ -37,11 +46,17 @@ class Site:
     asked: list[str] = field(default_factory=list)
     """paths, in the order in which they were asked for"""
 
-    def write(self, version: str, **others: str) -> None:
-        """Puts a version there, as `wgpu-engine bundle` would; `others` replaces files once hashes are taken."""
+    def write(self, version: str, registers: bool = True, **others: str) -> None:
+        """Puts a version there, as `wgpu-engine bundle` would.
+
+        Args:
+            registers: whether the page starts the service worker at once; else as ours does, by and by.
+            others: replaces files once hashes are taken.
+        """
         files = {
             "index.html": INDEX.format(version),
-            "first.js": f'window.first = "{version}";{REGISTER}',
+            "first.js": (REGISTER if registers else LOOK_OUT) + f'window.first = "{version}";',
+            "offline.js": (resource_dir("web") / "page" / "offline.js").read_text(),
             "second.js": f'export const second = "{version}";',
             "same.js": "export const same = true;",
             "pyodide/x.wasm": "\0asm",
@@ -153,7 +168,7 @@ def test_comes_back_without_a_server(site: Site, context: BrowserContext) -> Non
     (cache,) = caches_of(page)
     assert cache == f"wgpu-engine /app/ {listed['version']}"
     kept = page.evaluate(f"() => caches.open({cache!r}).then((cache) => cache.keys()).then((keys) => keys.length)")
-    assert kept == len(listed["files"]) == 5
+    assert kept == len(listed["files"]) == 6
     site.stop()
     try:
         page.reload()
@@ -197,25 +212,23 @@ def test_a_new_version_comes_whole_with_the_next_load(site: Site, context: Brows
     assert json.dumps(cache.split()[-1]) in (site.folder / "precache.js").read_text()
 
 
-def test_a_page_can_ask_for_the_new_version(site: Site, context: BrowserContext) -> None:
-    page, other = visit(context, site), visit(context, site)
-    for each in (page, other):
-        each.reload()
-    site.write("two")
-    find_update(page)
-    page.reload()
+def test_the_page_offers_the_new_version_for_all_tabs(site: Site, context: BrowserContext) -> None:
+    site.write("one", registers=False)
+    pages = [context.new_page(), context.new_page()]
+    for page in pages:
+        page.goto(site.url)
+        page.evaluate("() => window.registered")
+        page.wait_for_function("() => navigator.serviceWorker.controller")
+    site.write("two", registers=False)
+    find_update(pages[0])
+    pages[0].wait_for_function("() => window.apply")
     # the other tab still needs the old one
-    assert versions(page) == ("one", "one", "one")
-    for each in (page, other):
-        each.evaluate(
-            """() => { window.changed = new Promise((done) =>
-              navigator.serviceWorker.addEventListener("controllerchange", () => done(true))); }"""
-        )
-    page.evaluate("() => navigator.serviceWorker.ready.then((found) => found.waiting.postMessage('skipWaiting'))")
-    for each in (page, other):
-        assert each.evaluate("() => window.changed")
-        each.reload()
-        assert versions(each) == ("two", "two", "two")
+    pages[1].reload()
+    assert versions(pages[1]) == ("one", "one", "one")
+    pages[0].evaluate("() => window.apply()")
+    for page in pages:
+        arrive(page, "two")
+        assert versions(page) == ("two", "two", "two")
 
 
 @pytest.mark.parametrize("server_stays", [True, False])

@@ -6,6 +6,7 @@ import { el } from "./dom.js";
 import { errorCard } from "./error_card.js";
 import { PageError } from "./errors.js";
 import { startKiosk } from "./kiosk.js";
+import { keepOffline } from "./offline.js";
 import { readSettings } from "./settings.js";
 import { Store } from "./store.js";
 import { Workbench } from "./workbench.js";
@@ -26,27 +27,22 @@ async function makeEngine(bundle) {
   return new BrowserEngine(bundle);
 }
 
-/** Keeps the page for when there is no network. */
-function keepOffline() {
-  navigator.serviceWorker?.register("service-worker.js").catch(() => {
-    // the page works without; only not offline
-  });
-}
-
 async function start() {
   const root = document.getElementById("app");
   try {
     const bundle = await readBundle();
     document.title = bundle.kiosk?.title ?? bundle.title ?? document.title;
-    if (bundle.engine !== "api") keepOffline();
+    const update = bundle.engine === "api" ? null : keepOffline();
     const engine = await makeEngine(bundle);
     if (bundle.kiosk) {
-      await startKiosk(root, engine, bundle.kiosk);
+      await startKiosk(root, engine, bundle.kiosk, update);
       return;
     }
     const settings = readSettings();
     const chat = new Chat(engine, await Store.open(), () => settings);
-    await new Workbench(root, chat, settings, bundle.title).start();
+    const workbench = new Workbench(root, chat, settings, bundle.title);
+    update?.then((apply) => workbench.offerUpdate(apply));
+    await workbench.start();
   } catch (error) {
     root.replaceChildren(el("main", { class: "lonely" }, errorCard(error, { retry: () => location.reload() })));
   }

@@ -22,12 +22,17 @@ const SIGNS_OF_LIFE = ["pointerdown", "keydown", "touchstart", "wheel", "input"]
  * @param {HTMLElement} root
  * @param {object} engine
  * @param {{title: string, system_prompt?: string, idle_reset_s?: number}} about
+ * @param {Promise<() => void> | null} update as `keepOffline` gives it
  */
-export async function startKiosk(root, engine, about) {
-  await new Kiosk(root, engine, about).load();
+export async function startKiosk(root, engine, about, update) {
+  const kiosk = new Kiosk(root, engine, about);
+  update?.then((apply) => (kiosk.update = apply));
+  await kiosk.load();
 }
 
 class Kiosk {
+  /** Lets a new version of the page take over, once there is one. @type {(() => void) | null} */
+  update = null;
   #idle = 0;
   #tries = Number(sessionStorage.getItem(TRIES) ?? 0);
   #restarting = false;
@@ -114,6 +119,8 @@ class Kiosk {
   #tick() {
     const waiting = this.chat.conversation.messages.length > 0 || this.composer.field.value !== "";
     this.#idle = waiting && !this.chat.running ? this.#idle + 1 : 0;
+    // nobody is there
+    if (!waiting && this.chat.loaded) this.update?.();
     const left = this.idleReset - this.#idle;
     this.countdown.hidden = !waiting || left > COUNTDOWN_S;
     if (this.countdown.hidden) return;

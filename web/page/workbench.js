@@ -22,6 +22,7 @@ export class Workbench {
   #loading = null;
   #waiting = null;
   #able = true;
+  #applyUpdate = null;
 
   /**
    * @param {HTMLElement} root
@@ -59,12 +60,14 @@ export class Workbench {
 
   #lay(root, title) {
     this.menu = iconButton("menu", "Conversations", () => this.toggleSidebar(), { "aria-controls": "sidebar", "aria-expanded": "true" });
+    this.renew = iconButton("again", "A new version of this page is ready: load it", () => this.#applyUpdate?.(), { hidden: true });
     const head = el(
       "header",
       { class: "top" },
       this.menu,
       el("h1", {}, title),
       this.status.element,
+      this.renew,
       iconButton("sliders", "Settings", () => this.openSettings()),
     );
     this.loadBar = el("div", { class: "buttons composer-stand-in", hidden: true }, button("Load a model to go on", () => this.view.actions.load(), { class: "button primary", icon: "chip" }));
@@ -140,6 +143,13 @@ export class Workbench {
     if (this.engine.loads || choices.length) parts.push(modelView(this.engine, choices, storage, handlers, this.#able));
     if (this.chat.loaded || this.chat.conversation.messages.length) parts.unshift(button("Back to the chat", () => this.#showTalk(), { icon: "left", class: "button quiet" }));
     this.#showScreen(...parts);
+  }
+
+  /** Offers a new version of the page. @param {() => void} apply */
+  offerUpdate(apply) {
+    this.#applyUpdate = apply;
+    this.renew.hidden = false;
+    announce("A new version of this page is ready");
   }
 
   #startActions() {
