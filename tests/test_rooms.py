@@ -20,7 +20,7 @@ FLOORS = [
     {"ops"},
     {"models"},
     {"engine"},
-    {"server", "bundle"},
+    {"server", "bundle", "browser"},
     {"cli"},
 ]
 """a room may import itself and what lies on lower floors"""

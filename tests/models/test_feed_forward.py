@@ -181,7 +181,7 @@ def test_what_a_token_costs(tmp_path: Path, architecture: str) -> None:
         with LLM(path, ctx_size=64) as llm:
             d = llm._engine.model.description
             found.append((d.parameters, d.active_parameters))
-            assert drive(llm._engine.decode_dispatches()) == 4 + 8 * config["num_hidden_layers"]
+            assert drive(llm._engine.decode_plan()).dispatches == 4 + 8 * config["num_hidden_layers"]
     assert found[0] == found[1]
     inner = config.get("moe_intermediate_size", config["intermediate_size"])
     experts = config.get("num_experts") or config["num_local_experts"]

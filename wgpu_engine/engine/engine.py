@@ -2,6 +2,7 @@
 
 import struct
 from array import array
+from asyncio import gather
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -116,9 +117,14 @@ class Engine:
         self._plans.clear()
         self._scratch.free()
 
-    async def decode_dispatches(self) -> int:
-        """Dispatches of a decode step of one row in a short context."""
-        return (await self._recorded(1, 1, "sample", 1)).plan.dispatches
+    async def decode_plan(self) -> Plan:
+        """What a decode step of one row in a short context replays."""
+        return (await self._recorded(1, 1, "sample", 1)).plan
+
+    async def prepare(self) -> None:
+        """Makes the plans of short contexts, side by side, so that the first answer doesn't wait for compilers."""
+        ends = [(rows, 1) for rows in self.plan_rows]
+        await gather(*(self._recorded(rows, outputs, "sample", 1) for rows, outputs in [*ends, (self.prefill_rows, 0)]))
 
     def set_slot(
         self,

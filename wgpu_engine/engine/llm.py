@@ -205,7 +205,7 @@ class LLM(Closing):
         """What decode steps have cost so far."""
         times = self._scheduler.host_seconds
         return Statistics(
-            dispatches_per_token=drive(self._engine.decode_dispatches()),
+            dispatches_per_token=drive(self._engine.decode_plan()).dispatches,
             host_us_per_step=1e6 * statistics.median(times) if times else 0.0,
             weight_bytes_per_token=self._engine.model.weight_bytes_per_token,
             buffers=self._device.buffers,

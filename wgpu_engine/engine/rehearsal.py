@@ -75,7 +75,7 @@ async def rehearse(
             engine = Engine(device, model, ctx_size=size, precision=precision, kv_type=kv_type)
             for rows in engine.plan_rows:
                 model.forward(engine.builder(rows, 1), engine.cache, engine.bucket(size))
-            found.dispatches = None if found.description.encodes else await engine.decode_dispatches()
+            found.dispatches = None if found.description.encodes else (await engine.decode_plan()).dispatches
     except EngineError as error:
         wanted.faults.append(str(error))
     except AssertionError as error:
@@ -153,6 +153,7 @@ class _NoDevice:
     library = "none"
     dialect = "naga"
     buffers = 0
+    steps_ahead = 0
 
     def __init__(self, adapter: AdapterInfo) -> None:
         self.adapter = adapter

@@ -18,13 +18,11 @@ from wgpu_engine.gpu.device import Pending
 from wgpu_engine.ops.state import Row
 from wgpu_engine.ops.top_tokens import read_log_probs, read_token
 
-_AHEAD = {"cpu": 0}
-"""decode steps queued behind the one whose tokens are awaited, by kind of adapter: where steps run on the host's cores,
-a submit waits for the one before it, and what is encoded meanwhile only disturbs that one"""
-_AHEAD_ELSEWHERE = 3
-"""enough to hide a read-back, few enough that a stop wastes little"""
 _SHARE = 4
 """beside sequences that decode, prompts get one part in so many of a step's rows, so that tokens keep coming"""
+
+_clock = getattr(time, "thread_time", time.perf_counter)
+"""of this thread's own time; browsers have none, and no other thread that would matter"""
 
 _Output = tuple[Sequence, int, int]
 """a sequence, which of its starts it was and the number of its token"""
@@ -44,7 +42,7 @@ class Scheduler:
         self._pasts = [Past() for _ in self._free]
         self._flight: deque[tuple[Pending | None, list[_Output], bool]] = deque()
         """steps that are queued: what comes back, for whom, and whether it is detailed"""
-        self._ahead = _AHEAD.get(engine.device.adapter.kind, _AHEAD_ELSEWHERE)
+        self._ahead = engine.device.steps_ahead
 
     @property
     def busy(self) -> bool:
@@ -107,9 +105,10 @@ class Scheduler:
         sequence = self.add(ids, params, timings)
         try:
             while not sequence.finished or sequence.tokens:
-                while not sequence.tokens:
+                while not sequence.finished and not sequence.tokens:
                     await self.step()
-                yield sequence.tokens.popleft()
+                while sequence.tokens:
+                    yield sequence.tokens.popleft()
         except (Exception, KeyboardInterrupt):
             self.reset()
             raise
@@ -157,7 +156,7 @@ class Scheduler:
 
     async def _queue_step(self) -> bool:
         """Submits the next step; tells whether there was one."""
-        start = time.thread_time()
+        start = _clock()
         decoding = [sequence for sequence in self.running if sequence.prefilled and sequence.sampled < sequence.limit]
         # a step of a large model may have fewer rows than there are slots: those go first who have got least
         most = self.engine.prefill_rows - any(not sequence.prefilled for sequence in self.running)
@@ -185,7 +184,7 @@ class Scheduler:
         detailed = any(sequence.params.is_detailed for sequence, _, _ in sampling)
         self._flight.append((await self.engine.step(rows, outputs, reach, detailed=detailed), sampling, detailed))
         if len(rows) == len(decoding):
-            self.host_seconds.append(time.thread_time() - start)
+            self.host_seconds.append(_clock() - start)
         return True
 
     def _chunks(self, taken: int) -> list[tuple[Sequence, int]]:

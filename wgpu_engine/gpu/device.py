@@ -79,6 +79,9 @@ class Device(Protocol):
     dialect: str
     """naga or tint"""
     limits: Limits
+    steps_ahead: int
+    """decode steps worth queueing behind the one whose tokens are awaited: enough to hide a read-back, few enough that
+    a stop wastes little"""
     subgroup_size: int
     """lanes that shuffle with each other, in order of the local index; 0 where subgroups can't be used"""
 

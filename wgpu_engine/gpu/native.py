@@ -48,6 +48,9 @@ class NativeDevice:
         self.adapter = info
         self.limits = limits
         self.dialect = dialect
+        # where steps run on the host's cores a submit waits for the one before it, and what is encoded meanwhile only
+        # disturbs that one
+        self.steps_ahead = 0 if info.kind == "cpu" else 3
         self.subgroup_size = 0
         self.library = library_version()
         self._wgpu = wgpu_module()

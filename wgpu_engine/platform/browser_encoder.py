@@ -32,7 +32,5 @@ class BrowserEncoder:
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, taken as plain text."""
-        found = self._js.encode(text)
-        ids: list[int] = found.to_py().tolist()
-        found.destroy()
+        ids: list[int] = self._js.encode(text).to_py().tolist()
         return ids

@@ -42,7 +42,6 @@ class BrowserSource(Closing):
         except Exception as error:
             raise translated(error) from error
         content: bytes = data.to_bytes()
-        data.destroy()
         return content
 
     async def fetch(self) -> None:

@@ -1,0 +1,288 @@
+"""The engine in a page, beside the same model on the desktop."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from wgpu_engine import LLM
+from wgpu_engine.files.store import Store
+
+START = """async (options) => {
+  const { Engine } = await import("/engine/engine.js");
+  window.lost = [];
+  window.engine = await Engine.start({ onLost: (message) => lost.push(message) });
+  const { models } = await (await fetch("/bundle.json")).json();
+  window.source = { kind: "bundled", files: models[0].files, base: location.href };
+  window.progress = [];
+  window.model = await engine.load(source, options, { onProgress: (each) => progress.push(each) });
+  return { ...model, adapter: engine.adapter, version: engine.version };
+}"""
+"""loads the bundle's first model as `engine`"""
+
+ANSWER = """async ([call, asked, sampling, stopAfter]) => {
+  const stop = new AbortController();
+  const found = { text: "", tokens: [], chunks: 0 };
+  try {
+    for await (const chunk of engine[call](asked, sampling, { signal: stop.signal })) {
+      found.text += chunk.text;
+      found.tokens.push(...chunk.tokens);
+      found.chunks += 1;
+      if (found.chunks === stopAfter) { stop.abort(); found.stopped = performance.now(); }
+      if (chunk.finish_reason) Object.assign(found, { ...chunk, text: found.text, tokens: found.tokens });
+    }
+  } catch (error) {
+    found.error = { kind: error.kind, message: error.message };
+  }
+  found.ended = performance.now();
+  return found;
+}"""
+
+RELOAD = "engine.load(source, { precision: 'exact' }).then((model) => model.name)"
+
+
+def ask(page: Page, call: str, asked: Any, stop_after: int | None = None, **sampling: Any) -> dict[str, Any]:
+    """An answer of the engine of a page; an error is part of it."""
+    found: dict[str, Any] = page.evaluate(ANSWER, [call, asked, sampling, stop_after])
+    return found
+
+
+@pytest.fixture(scope="module")
+def tiny(open_page: Any, site_url: str) -> Iterator[Page]:
+    """A page whose engine has the model tiny-chat, in exact."""
+    with open_page(site_url) as page:
+        page.evaluate(START, {"precision": "exact"})
+        yield page
+
+
+@pytest.fixture(scope="module")
+def desktop(tiny_chat: Path) -> Iterator[LLM]:
+    with LLM(tiny_chat, precision="exact") as llm:
+        yield llm
+
+
+@pytest.mark.timeout(600)
+def test_what_is_told_of_a_model(tiny: Page, desktop: LLM) -> None:
+    model = tiny.evaluate("({ ...model, adapter: engine.adapter })")
+    assert model["name"] == "tiny chat"
+    assert model["ctx_size"] == desktop.ctx_size
+    assert model["parameters"] == desktop.description.parameters
+    assert model["chat"] is True and model["warnings"] == []
+    assert "swiftshader" in model["adapter"]["name"] and model["adapter"]["kind"] == "cpu"
+    assert "shader-f16" not in model["adapter"]["features"]
+
+
+def test_progress_comes_in_stages(tiny: Page) -> None:
+    progress = tiny.evaluate("progress")
+    stages = list(dict.fromkeys(each["stage"] for each in progress))
+    assert stages[0] == "download" and set(stages) == {"download", "weights", "kernels"}
+    for stage in stages:
+        done = [each["done"] for each in progress if each["stage"] == stage]
+        assert done == sorted(done)
+        last = [each for each in progress if each["stage"] == stage][-1]
+        assert last["done"] == last["total"] > 0
+
+
+def test_a_text_goes_on_as_on_the_desktop(tiny: Page, desktop: LLM) -> None:
+    found = ask(tiny, "generate", "the cat sat", temperature=0, max_tokens=40, ignore_eos=True)
+    wanted = desktop.generate("the cat sat", temperature=0, max_tokens=40, ignore_eos=True)
+    assert found["tokens"] == wanted.tokens
+    assert found["text"] == wanted.text
+    assert found["finish_reason"] == "length"
+    assert found["usage"]["completion_tokens"] == 40
+    assert found["timings"]["predicted_per_second"] > 0
+
+
+def test_a_conversation_and_its_next_turn(tiny: Page, desktop: LLM) -> None:
+    messages = [{"role": "user", "content": "héllo 🦙 wörld"}]
+    sampling = {"temperature": 0, "max_tokens": 12, "ignore_eos": True}
+    for _ in range(2):
+        found = ask(tiny, "chat", messages, **sampling)
+        assert found["tokens"] == desktop.chat(messages, **sampling).tokens
+        assert found["text"] == desktop.chat(messages, **sampling).text
+        messages += [{"role": "assistant", "content": found["text"]}, {"role": "user", "content": "and then?"}]
+    # the second turn found the first in the cache
+    assert found["usage"]["cached_tokens"] > 0
+
+
+def test_seeds_give_the_same_answer_again(tiny: Page, desktop: LLM) -> None:
+    sampling = {"temperature": 1.0, "seed": 7, "max_tokens": 20, "ignore_eos": True}
+    found = [ask(tiny, "generate", "once", **sampling)["tokens"] for _ in range(2)]
+    assert found[0] == found[1] == desktop.generate("once", **sampling).tokens
+
+
+def test_a_long_prompt(tiny: Page, desktop: LLM) -> None:
+    text = " ".join(f"word{i % 7} and" for i in range(2000))
+    ids = desktop.tokenize(text)[:2000]
+    assert len(ids) == 2000
+    found = ask(tiny, "generate", ids, temperature=0, max_tokens=8, ignore_eos=True)
+    assert found["usage"]["prompt_tokens"] == 2000
+    assert found["tokens"] == desktop.generate(ids, temperature=0, max_tokens=8, ignore_eos=True).tokens
+
+
+def test_a_prompt_beyond_the_context(tiny: Page) -> None:
+    error = ask(tiny, "generate", [5] * 3000)["error"]
+    assert error["kind"] == "context"
+    assert "3000" in error["message"] and "2048" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "part"),
+    [({"temperature": -1}, "temperature"), ({"tempersture": 1}, "tempersture"), ({"max_tokens": "many"}, "max_tokens")],
+)
+def test_a_request_that_cannot_be(tiny: Page, sampling: dict[str, Any], part: str) -> None:
+    error = ask(tiny, "generate", "hello", **sampling)["error"]
+    assert error["kind"] == "request" and part in error["message"]
+    assert ask(tiny, "generate", "hello", max_tokens=2, ignore_eos=True)["usage"]["completion_tokens"] == 2
+
+
+def test_a_stop_comes_within_steps(tiny: Page) -> None:
+    found = ask(tiny, "generate", "hello", 3, temperature=0, max_tokens=1500, ignore_eos=True)
+    assert found["finish_reason"] == "cancelled"
+    assert len(found["tokens"]) < 40
+    assert found["ended"] - found["stopped"] < 5000
+    # the next answer is sound
+    again = ask(tiny, "generate", "hello", temperature=0, max_tokens=5, ignore_eos=True)
+    assert again["finish_reason"] == "length"
+    assert again["tokens"][:3] == found["tokens"][:3]
+
+
+def test_a_caller_that_leaves_stops_the_answer(tiny: Page) -> None:
+    left = """async () => {
+      for await (const chunk of engine.generate("hello", { max_tokens: 1500, ignore_eos: true })) break;
+      const after = [];
+      const asked = { max_tokens: 3, ignore_eos: true };
+      for await (const { tokens } of engine.generate("hello", asked)) after.push(...tokens);
+      return after.length;
+    }"""
+    assert tiny.evaluate(left) == 3
+
+
+def test_tokens_and_cost(tiny: Page, desktop: LLM) -> None:
+    assert tiny.evaluate('engine.tokenize("the cat")') == desktop.tokenize("the cat")
+    cost = tiny.evaluate("engine.cost(20)")
+    assert cost["dispatches"] == desktop.statistics().dispatches_per_token
+    assert cost["replay_us"] > 0 and cost["python_us"] > 0
+
+
+def test_answers_leave_nothing_behind(tiny: Page) -> None:
+    held = "Promise.all([engine.cost(1), engine.memory()]).then(([cost, memory]) => [cost.buffers, memory.heap_bytes])"
+    before = tiny.evaluate(held)
+    for number in range(10):
+        ask(tiny, "generate", "hello", seed=number, max_tokens=6)
+    assert tiny.evaluate(held) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "part"),
+    [
+        ({"ctx_size": 1 << 24}, "memory", "ctx-size"),
+        ({"ctx_size": "many"}, "request", "ctx_size"),
+        ({"slots": 3}, "request", "slots"),
+        ({"memory_budget": 1 << 20}, "memory", "MiB"),
+    ],
+)
+def test_options_that_cannot_be(tiny: Page, options: dict[str, Any], kind: str, part: str) -> None:
+    load = """(options) => engine.load(source, options).then(() => null, ({ kind, message }) => ({ kind, message }))"""
+    error = tiny.evaluate(load, options)
+    assert error["kind"] == kind and part in error["message"]
+    assert tiny.evaluate(RELOAD) == "tiny chat"
+
+
+def test_no_model_no_answer(tiny: Page) -> None:
+    tiny.evaluate("engine.unload()")
+    assert ask(tiny, "generate", "hello")["error"] == {
+        "kind": "request",
+        "message": "no model is loaded: load one first",
+    }
+    assert tiny.evaluate(RELOAD) == "tiny chat"
+
+
+def test_a_damaged_file_is_refused_by_its_sentence(tiny: Page, tiny_chat: Path) -> None:
+    """And the model that was there before has to be loaded again."""
+    refused = """async ([bytes, name]) => {
+      const file = new File([new Uint8Array(bytes)], name);
+      return engine.load({ kind: "file", files: [file] }).then(() => null, ({ kind, message }) => ({ kind, message }));
+    }"""
+    whole = list(tiny_chat.read_bytes())
+    for data in (whole[: len(whole) // 2], whole[:100], list(b"GGUF") + [255] * 100, []):
+        error = tiny.evaluate(refused, [data, "some.gguf"])
+        assert error["kind"] == "file", error
+        assert "some.gguf" in error["message"] and "\n" not in error["message"]
+    assert tiny.evaluate(RELOAD) == "tiny chat"
+    assert len(ask(tiny, "generate", "hello", max_tokens=2, ignore_eos=True)["tokens"]) == 2
+
+
+def test_a_lost_device_and_the_next_load(open_page: Any, launch: Any, site_url: str, kill_gpu: Any) -> None:
+    """The browser's GPU process ends in mid-answer."""
+    lose = """async () => {
+      const chunks = [];
+      try {
+        for await (const chunk of engine.generate("hello", { max_tokens: 1900, ignore_eos: true })) {
+          chunks.push(chunk.text);
+          if (chunks.length === 2) window.answering = true;
+        }
+        return "no error";
+      } catch (error) {
+        return { kind: error.kind, message: error.message, chunks: chunks.length };
+      }
+    }"""
+    browser = launch()
+    with open_page(site_url, browser) as page:
+        page.evaluate(START, {"precision": "exact"})
+        page.evaluate(f"window.answering = false; window.losing = ({lose})(); null")
+        page.wait_for_function("answering")
+        kill_gpu(browser)
+        found = page.evaluate("losing")
+        assert found["kind"] == "lost" and found["chunks"] >= 2
+        assert "load the model again" in found["message"]
+        assert len(page.evaluate("lost")) == 1
+        assert page.evaluate(RELOAD) == "tiny chat"
+        assert len(ask(page, "generate", "hello", max_tokens=2, ignore_eos=True)["tokens"]) == 2
+
+
+@pytest.mark.conformance
+def test_a_story_as_llama_cpp_tells_it(conformance: Path, make_bundle: Any, static_server: Any, open_page: Any) -> None:
+    folder = conformance / "logits"
+    wanted = json.loads((folder / "stories260K.llamacpp.json").read_text(encoding="utf-8"))["ids"]
+    url = static_server(make_bundle(folder / "stories260K.gguf")).url
+    with open_page(url) as page:
+        page.evaluate(START, {"precision": "exact"})
+        found = ask(page, "generate", wanted[:1], temperature=0, max_tokens=len(wanted) - 1)
+    assert found["tokens"] == wanted[1:]
+
+
+@pytest.mark.model
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_a_real_model(conformance: Path, make_bundle: Any, static_server: Any, open_page: Any) -> None:
+    """SmolLM2's 24 tokens, while Python's memory hardly grows: weights don't pass through it."""
+    wanted = json.loads((conformance / "logits" / "smollm2-q4_1.hf.json").read_text(encoding="utf-8"))
+    url = static_server(make_bundle(Store().find("smollm2"))).url
+    with open_page(url) as page:
+        empty = page.evaluate("""async () => {
+          const { Engine } = await import("/engine/engine.js");
+          const engine = await Engine.start();
+          const { heap_bytes } = await engine.memory();
+          engine.close();
+          return heap_bytes;
+        }""")
+        page.evaluate(START, {"precision": "exact", "ctx_size": 512})
+        assert page.evaluate("engine.memory()")["heap_bytes"] - empty < 40e6
+        found = ask(page, "generate", wanted["ids"], temperature=0, max_tokens=24)
+    assert wanted["ids"] + found["tokens"] == wanted["greedy24"]
+
+
+@pytest.mark.timeout(900)
+def test_every_kernel_gives_the_known_answers(page: Page) -> None:
+    """`doctor` in the page, on Tint and without shader-f16."""
+    answers = page.evaluate("""async () => {
+      const { Engine } = await import("/engine/engine.js");
+      const engine = await Engine.start();
+      return engine.doctor();
+    }""")
+    assert len(answers) > 200
+    assert [answer for answer in answers if not answer["passed"]] == []
