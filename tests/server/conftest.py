@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
 from wgpu_engine.server.app import create_app
+from wgpu_engine.server.connections import Connection
 from wgpu_engine.server.listening import bind, url
 
 NAME = "tiny"
@@ -53,6 +54,7 @@ class Live:
     url: str
     port: int
     service: Service
+    server: uvicorn.Server
 
     @contextmanager
     def connection(self) -> Iterator[socket.socket]:
@@ -73,14 +75,27 @@ def wait_for(holds: Callable[[], object], patience_s: float = 20.0) -> None:
 
 @pytest.fixture(scope="module")
 def live(path: Path) -> Iterator[Live]:
-    service = Service(path, LoadOptions(precision="exact", ctx_size=CTX, slots=SLOTS), queue=QUEUE)
+    with serving(Service(path, LoadOptions(precision="exact", ctx_size=CTX, slots=SLOTS), queue=QUEUE)) as opened:
+        yield opened
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[Live]:
+    """A service on a port; it is closed with the server."""
     bound = bind("127.0.0.1", 0)
-    config = uvicorn.Config(create_app(service, NAME, patience_s=0.0), log_level="warning", timeout_graceful_shutdown=1)
+    # so that not all that a test sends fits into the kernel's buffers
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    config = uvicorn.Config(
+        create_app(service, NAME, patience_s=0.0),
+        http=Connection,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     wait_for(lambda: server.started)
-    yield Live(url(bound), bound.getsockname()[1], service)
+    yield Live(url(bound), bound.getsockname()[1], service, server)
     server.should_exit = True
     thread.join()
     bound.close()
@@ -97,8 +112,10 @@ class Program:
 
 
 @contextmanager
-def running(*arguments: str, **environment: str) -> Iterator[Program]:
-    command = [sys.executable, "-m", "wgpu_engine", "serve", *arguments]
+def running(*arguments: str, beforehand: str = "", **environment: str) -> Iterator[Program]:
+    """The program, once it serves; `beforehand` is Python that it runs first."""
+    program = f"{beforehand}\nfrom wgpu_engine.__main__ import main\nmain()"
+    command = [sys.executable, *(["-c", program] if beforehand else ["-m", "wgpu_engine"]), "serve", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
     assert process.stderr is not None
     lines: list[str] = []

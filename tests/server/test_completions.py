@@ -171,7 +171,8 @@ def test_a_context_that_fills(client: TestClient) -> None:
 def test_what_is_unknown_or_null_is_passed_over(client: TestClient) -> None:
     names = [*ChatRequest.model_fields.keys() - {"model", "messages", "chat_template_kwargs", "max_tokens"}]
     nulls = dict.fromkeys(names)
-    more = {"user": "me", "cache_prompt": True, "mirostat": 2, "parallel_tool_calls": False, "metadata": {"a": [1]}}
+    more = {"user": "me", "cache_prompt": True, "mirostat": 0, "parallel_tool_calls": False, "metadata": {"a": [1]}}
+    more |= {"typical_p": 1.0, "dry_multiplier": 0, "xtc_probability": 0.0, "grammar": "", "min_tokens": None}
     body = greedy(messages=MESSAGES, max_tokens=3) | nulls | more
     assert client.post("/v1/chat/completions", json=body).status_code == 200
     for off in ({"logprobs": False}, {"response_format": {"type": "text"}}, {"tools": []}, {"logit_bias": {}}):

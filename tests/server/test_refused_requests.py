@@ -50,7 +50,39 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"prompt": "a", "stream_options": 3}, "stream_options"),
     ("completions", {"prompt": "a", "stream_options": {"include_usage": []}}, "stream_options.include_usage"),
     ("completions", {"prompt": "a", "model": 3}, "model"),
-    ("completions", {"prompt": "a", "logit_bias": {"5": 1}}, "logit_bias"),
+    ("completions", {"prompt": "a", "logit_bias": {"5": 101}}, "logit_bias.5"),
+    ("completions", {"prompt": "a", "logit_bias": {"5": "a"}}, "logit_bias.5"),
+    ("completions", {"prompt": "a", "logit_bias": {"five": 1}}, "logit_bias.five.[key]"),
+    ("completions", {"prompt": "a", "logit_bias": {"-1": 1}}, "logit_bias.-1.[key]"),
+    ("completions", {"prompt": "a", "logit_bias": {str(1 << 20): 1}}, "logit_bias"),
+    ("completions", {"prompt": "a", "logit_bias": {str(i): 1 for i in range(301)}}, "logit_bias"),
+    ("completions", {"prompt": "a", "logprobs": 6}, "logprobs"),
+    ("completions", {"prompt": "a", "logprobs": True}, "logprobs"),
+    ("completions", {"prompt": "a", "logprobs": 1, "echo": True}, "logprobs"),
+    ("completions", {"prompt": "a", "best_of": 2}, "best_of"),
+    ("completions", {"prompt": "a", "cache_prompt": "perhaps"}, "cache_prompt"),
+    *(
+        ("completions", {"prompt": "a", name: value}, name)
+        for name, value in {
+            "typical_p": 0.9,
+            "mirostat": 2,
+            "dry_multiplier": 0.8,
+            "xtc_probability": 0.5,
+            "tfs_z": 0.5,
+            "dynatemp_range": 0.5,
+            "top_n_sigma": 1.5,
+            "samplers": ["top_k"],
+            "repeat_last_n": 64,
+            "min_tokens": 3,
+            "n_predict": 5,
+            "n_probs": 5,
+            "grammar": "root ::= a",
+            "json_schema": {"type": "object"},
+            "guided_regex": "a+",
+            "use_beam_search": True,
+            "stop_token_ids": [5],
+        }.items()
+    ),
     ("completions", {"prompt": "a", "logit_bias": [1]}, "logit_bias"),
     ("chat/completions", {}, "messages"),
     ("chat/completions", {"messages": []}, "messages"),
@@ -63,6 +95,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("chat/completions", {"messages": MESSAGES, "tools": [{"type": "function"}]}, "tools"),
     ("chat/completions", {"messages": MESSAGES, "response_format": {"type": "json_object"}}, "response_format"),
     ("chat/completions", {"messages": MESSAGES, "max_completion_tokens": -2}, "max_completion_tokens"),
+    ("chat/completions", {"messages": MESSAGES, "top_logprobs": 3}, "top_logprobs"),
+    ("chat/completions", {"messages": MESSAGES, "logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ("chat/completions", {"messages": MESSAGES, "logprobs": 3}, "logprobs"),
+    ("chat/completions", {"messages": MESSAGES, "logit_bias": {str(1 << 20): 1}}, "logit_bias"),
+    ("chat/completions", {"messages": MESSAGES, "modalities": ["text", "audio"]}, "modalities"),
+    ("chat/completions", {"messages": MESSAGES, "functions": [{"name": "f"}]}, "functions"),
     ("chat/completions", {"messages": MESSAGES, "chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs"),
     ("chat/completions", {"messages": MESSAGES, "chat_template_kwargs": {"self": 1}}, "chat_template_kwargs"),
 ]
@@ -103,6 +141,12 @@ def test_other_models(client: TestClient, name: str) -> None:
     assert (response.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
     assert len(error["message"]) < 200 and "\n" not in error["message"]
     assert client.get("/v1/models/" + name.replace("\n", "%0A").replace("../", "%2E%2E%2F")).status_code == 404
+
+
+def test_apis_that_come_later(client: TestClient) -> None:
+    for route in ("/v1/responses", "/v1/messages"):
+        error = client.post(route, json={"input": "a"}).json()["error"]
+        assert error["code"] == "unsupported" and route in error["message"]
 
 
 def test_routes_that_there_are_not(client: TestClient) -> None:

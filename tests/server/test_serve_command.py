@@ -65,8 +65,37 @@ def test_openai_chat(client: openai.OpenAI) -> None:
     text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
     assert text == whole.choices[0].message.content
     assert pieces[-1].usage is not None and pieces[-1].usage.completion_tokens == 12
+    assert stream.response.headers["x-request-id"] and whole._request_id
     with client.chat.completions.create(model="tiny", messages=MESSAGES, stream=True) as left:
         next(iter(left))
+
+
+def test_openai_logprobs(client: openai.OpenAI) -> None:
+    found = client.chat.completions.create(
+        model="tiny", messages=MESSAGES, temperature=0, max_tokens=4, logprobs=True, top_logprobs=2
+    ).choices[0]
+    assert found.logprobs is not None and found.logprobs.content is not None
+    assert [len(entry.top_logprobs) for entry in found.logprobs.content] == [2] * len(found.logprobs.content)
+    first = found.logprobs.content[0]
+    assert (
+        first.logprob == first.top_logprobs[0].logprob < 0
+        and bytes(first.bytes or ()).decode(errors="replace") == first.token
+    )
+    text = client.completions.create(model="tiny", prompt="the", temperature=0, max_tokens=4, logprobs=2).choices[0]
+    assert (
+        text.logprobs is not None
+        and text.logprobs.tokens
+        and text.logprobs.text_offset == [0, *text.logprobs.text_offset[1:]]
+    )
+    ids = httpx.post(
+        f"{str(client.base_url).removesuffix('/v1/')}/tokenize",
+        json={"content": " the", "add_special": False},
+        headers={"Authorization": "Bearer given"},
+    ).json()["tokens"]
+    biased = client.completions.create(
+        model="tiny", prompt="the", temperature=0, max_tokens=3, logit_bias={str(ids[-1]): 100}
+    )
+    assert biased.choices[0].text == " the the the"
 
 
 def test_openai_completions_and_models(client: openai.OpenAI) -> None:
@@ -126,6 +155,55 @@ def test_a_signal_lets_answers_end(path: Path, number: signal.Signals) -> None:
         assert '"finish_reason":"length"' in "".join(rest)
         assert program.process.wait(30) == 0
         assert program.process.stderr is not None and program.process.stderr.read() == ""
+
+
+def test_answers_that_take_too_long_are_broken_off(path: Path) -> None:
+    hurry = "import wgpu_engine.server.app as app; app.PATIENCE_S = 1.0"
+    with running(str(path), "--port", "0", "--ctx-size", "2048", beforehand=hurry) as program:
+        body = greedy(prompt="the tin", max_tokens=2000, n=8, stream=True) | {"model": None}
+        with httpx.stream("POST", f"{program.url}/v1/completions", json=body, timeout=60) as response:
+            lines = response.iter_lines()
+            next(lines)
+            start = time.monotonic()
+            program.process.send_signal(signal.SIGTERM)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(lines)
+            assert program.process.wait(20) == 0
+            assert 0.9 < time.monotonic() - start < 10
+        assert program.process.stderr is not None
+        assert "Traceback" not in program.process.stderr.read()
+
+
+def test_killed_and_started_again(path: Path) -> None:
+    """Nothing on disk is the worse for it, and the next start answers the same."""
+    body = greedy(prompt="the tin", max_tokens=20) | {"model": None}
+    texts = []
+    for _ in range(2):
+        with running(str(path), "--port", "0", "--ctx-size", "2048") as program:
+            texts.append(httpx.post(f"{program.url}/v1/completions", json=body, timeout=60).json()["choices"])
+            with httpx.stream(
+                "POST", f"{program.url}/v1/completions", json=body | {"stream": True, "max_tokens": 2000}, timeout=60
+            ) as response:
+                next(response.iter_lines())
+                program.process.send_signal(signal.SIGKILL)
+                assert program.process.wait(10) == -signal.SIGKILL
+    assert texts[0] == texts[1]
+
+
+def test_requests_are_logged_where_asked_for(path: Path) -> None:
+    with running(str(path), "--port", "0", "--ctx-size", "320", "--log-requests") as program:
+        forged = "%0D%0A%7B%22level%22%3A%22error%22%7D"
+        assert httpx.get(f"{program.url}/{forged}", headers={"X-Request-Id": "mine"}).status_code == 404
+        assert httpx.post(f"{program.url}/v1/completions", json={"prompt": "a", "max_tokens": 2}).status_code == 200
+        program.process.send_signal(signal.SIGTERM)
+        assert program.process.wait(30) == 0
+        assert program.process.stderr is not None
+        lines = [json.loads(line) for line in program.process.stderr.read().splitlines()]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ('/\r\n{"level":"error"}', 404),
+        ("/v1/completions", 200),
+    ]
+    assert lines[0]["request_id"] == "mine" and lines[1]["completion_tokens"] == 2
 
 
 def test_a_second_ctrl_c_ends_it_at_once(path: Path) -> None:

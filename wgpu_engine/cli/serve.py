@@ -107,7 +107,7 @@ def _load(
     from wgpu_engine.server.app import create_app, create_embeddings_app
 
     if is_encoder(model):
-        from wgpu_engine.server.embeddings import EmbeddingService
+        from wgpu_engine.server.embedding_service import EmbeddingService
 
         few = {field.name: getattr(options, field.name) for field in fields(DeviceOptions)}
         encoder = EmbeddingService(model, few, queue=queue, progress=progress)

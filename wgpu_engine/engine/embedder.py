@@ -96,6 +96,11 @@ class Embedder(Closing):
         return self._device.adapter
 
     @property
+    def precision(self) -> Precision:
+        """How it computes, which may be more exact than asked for where kernels need it."""
+        return self._encoder.precision
+
+    @property
     def width(self) -> int:
         """Values of an embedding."""
         return self.description.width

@@ -51,9 +51,13 @@ class Scheduler:
 
     def check(self, ids: Tokens[int], params: SamplingParams) -> int:
         """How many tokens may follow `ids`; raises RequestError or ContextFullError where none can."""
+        self.check_biases(params)
+        return check_prompt(ids, self.engine.vocab, self.engine.ctx_size, params.max_tokens)
+
+    def check_biases(self, params: SamplingParams) -> None:
+        """Raises RequestError where a token has a bias that the model lacks."""
         if params.biases and params.biases[-1][0] >= self.engine.vocab:
             raise RequestError(f"logit_bias has a token outside the vocabulary of {self.engine.vocab} tokens")
-        return check_prompt(ids, self.engine.vocab, self.engine.ctx_size, params.max_tokens)
 
     def add(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> Sequence:
         """Lets a request wait for its turn; raises like `check`."""

@@ -17,8 +17,10 @@ from wgpu_engine.engine.service import Service
 from wgpu_engine.errors import EngineError
 from wgpu_engine.server import completions, embeddings, openapi, page, state, texts
 from wgpu_engine.server.auth import ApiKeys
+from wgpu_engine.server.embedding_service import EmbeddingService
 from wgpu_engine.server.errors import ApiError, handle_error
-from wgpu_engine.server.metrics import Metrics, metrics
+from wgpu_engine.server.log import HEADER, RequestLog
+from wgpu_engine.server.metrics import EmbeddingMetrics, Metrics, metrics
 
 _BODY_BYTES = 8 << 20
 _ERRORS = (ApiError, ValidationError, EngineError, HTTPException, Exception)
@@ -53,7 +55,6 @@ def create_app(
             Route("/apply-template", texts.apply_template, methods=["POST"]),
             Route("/props", state.props),
             Route("/slots", state.slots),
-            Route("/metrics", metrics),
         ],
         partial(service.close, patience_s),
         model_name,
@@ -71,7 +72,7 @@ def create_app(
 
 
 def create_embeddings_app(
-    service: embeddings.EmbeddingService,
+    service: EmbeddingService,
     model_name: str,
     *,
     api_keys: Sequence[str] = (),
@@ -84,6 +85,8 @@ def create_embeddings_app(
             Route("/v1/chat/completions", embeddings.no_writing, methods=["POST"]),
             Route("/v1/completions", embeddings.no_writing, methods=["POST"]),
             Route("/v1/embeddings", embeddings.embeddings, methods=["POST"]),
+            Route("/props", embeddings.props),
+            Route("/slots", embeddings.slots),
         ],
         service.close,
         model_name,
@@ -92,6 +95,7 @@ def create_embeddings_app(
         most_body_bytes,
     )
     app.state.embeddings = service
+    app.state.metrics = EmbeddingMetrics(service)
     app.state.description = service.embedder.description
     app.state.context = service.embedder.max_tokens
     app.state.tokenizer = service.embedder.tokenizer
@@ -116,7 +120,12 @@ def _application(
     middleware = [Middleware(ApiKeys, keys=api_keys)]
     if cors:
         # outside of the keys: browsers ask beforehand without one
-        middleware.insert(0, Middleware(CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"]))
+        shown = [HEADER, "Retry-After"]
+        pages = Middleware(
+            CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"], expose_headers=shown
+        )
+        middleware.insert(0, pages)
+    middleware.insert(0, Middleware(RequestLog))
     app = Starlette(
         routes=[
             *routes,
@@ -125,7 +134,10 @@ def _application(
             Route("/v1/models/{name:path}", state.model),
             Route("/tokenize", texts.tokenize, methods=["POST"]),
             Route("/detokenize", texts.detokenize, methods=["POST"]),
+            Route("/v1/responses", completions.not_served, methods=["POST"]),
+            Route("/v1/messages", completions.not_served, methods=["POST"]),
             Route("/health", state.health),
+            Route("/metrics", metrics),
             Route("/openapi.json", openapi.schema),
             Route("/docs", openapi.page),
         ],

@@ -1,63 +1,24 @@
-"""`POST /v1/embeddings`, and the model behind it."""
+"""`POST /v1/embeddings`, and what a server with an encoder says of itself."""
 
 import asyncio
 import base64
-from pathlib import Path
-from typing import Any
+import math
+import time
+from array import array
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from wgpu_engine import __version__
 from wgpu_engine.engine.embedder import Embedder
-from wgpu_engine.engine.loading import Progress
-from wgpu_engine.errors import DeviceLostError, QueueFullError, RequestError
+from wgpu_engine.errors import RequestError
 from wgpu_engine.server.body import read
+from wgpu_engine.server.embedding_service import EmbeddingService
 from wgpu_engine.server.errors import ApiError, blaming
-from wgpu_engine.server.generation import unless_gone
+from wgpu_engine.server.generation import Usage, unless_gone
+from wgpu_engine.server.metrics import EmbeddingMetrics
 from wgpu_engine.server.schemas import EmbeddingRequest
-from wgpu_engine.server.state import check_model
-
-
-class EmbeddingService:
-    """An encoder for the requests of one event loop, one at a time; loaded again after a loss of its device."""
-
-    def __init__(
-        self, model: str | Path, options: dict[str, Any], *, queue: int = 64, progress: Progress | None = None
-    ) -> None:
-        """Loads the model with `options` of `Embedder`; up to `queue` requests wait. Raises like `Embedder`."""
-        self._model, self._options, self._queue = model, options, queue
-        self.embedder = Embedder(model, **options, progress=progress)
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-        self._lost = False
-
-    async def embed(self, texts: list[list[int]]) -> list[bytes]:
-        """Embeddings f32 of length 1 of token ids, as bytes.
-
-        Raises:
-            RequestError: ids that can't be.
-            QueueFullError: too many requests wait already.
-            DeviceError: the device failed; after a loss the next request loads the model again.
-        """
-        if self._waiting > self._queue:
-            raise QueueFullError(f"{self._queue} requests wait already: try again later")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                if self._lost:
-                    self.embedder.close()
-                    self.embedder = await asyncio.to_thread(Embedder, self._model, **self._options)
-                    self._lost = False
-                try:
-                    return [row.tobytes() for row in await self.embedder.aembed(texts)]
-                except DeviceLostError:
-                    self._lost = True
-                    raise
-        finally:
-            self._waiting -= 1
-
-    def close(self) -> None:
-        self.embedder.close()
+from wgpu_engine.server.state import check_model, model_json
 
 
 async def embeddings(request: Request) -> Response:
@@ -65,23 +26,62 @@ async def embeddings(request: Request) -> Response:
     asked = await read(request, EmbeddingRequest)
     check_model(request, asked.model)
     service: EmbeddingService = request.app.state.embeddings
-    width = service.embedder.width
-    if asked.dimensions not in (None, width):
-        message = f"dimensions can't be {asked.dimensions}: embeddings of this model have {width} values, leave it out"
+    width = asked.dimensions or service.embedder.width
+    if width > service.embedder.width:
+        message = f"dimensions can't be {width}: embeddings of this model have {service.embedder.width} values"
         raise ApiError(400, message, param="dimensions")
     inputs = asked.inputs()
     if not inputs:
         raise ApiError(400, "input is empty: give a text or token ids", param="input")
     with blaming("input"):
         ids = [await asyncio.to_thread(_ids, service.embedder, each) for each in inputs]
-        rows = await unless_gone(request, service.embed(ids))
+        rows = await _embed(request, service, ids)
     data = [
-        {"object": "embedding", "index": index, "embedding": _written(row, asked.encoding_format == "base64")}
+        {"object": "embedding", "index": index, "embedding": _written(row, width, asked.encoding_format == "base64")}
         for index, row in enumerate(rows)
     ]
     count = sum(map(len, ids))
+    request.state.usage = Usage(1, prompt_tokens=count)
     usage = {"prompt_tokens": count, "total_tokens": count}
     return JSONResponse({"object": "list", "data": data, "model": request.app.state.model_name, "usage": usage})
+
+
+async def _embed(request: Request, service: EmbeddingService, ids: list[list[int]]) -> list[bytes]:
+    """The embeddings of texts, counted."""
+    metrics: EmbeddingMetrics = request.app.state.metrics
+    start, reason = time.perf_counter(), "cancelled"
+    try:
+        rows = await unless_gone(request, service.embed(ids))
+        reason = "done"
+        return rows
+    except ApiError:
+        raise
+    except Exception:
+        reason = "error"
+        raise
+    finally:
+        metrics.note(time.perf_counter() - start, sum(map(len, ids)), reason)
+
+
+async def props(request: Request) -> Response:
+    """`GET /props`."""
+    embedder = request.app.state.embeddings.embedder
+    return JSONResponse(
+        {
+            "version": __version__,
+            "model": model_json(request),
+            "adapter": embedder.adapter.name,
+            "precision": embedder.precision,
+            "total_slots": 1,
+            "warnings": embedder.warnings,
+        }
+    )
+
+
+async def slots(request: Request) -> Response:
+    """`GET /slots`: one, since requests are embedded one after the other."""
+    service: EmbeddingService = request.app.state.embeddings
+    return JSONResponse([{"id": 0, "is_processing": service.running > 0}])
 
 
 async def no_embeddings(_request: Request) -> Response:
@@ -118,5 +118,11 @@ def _ids(embedder: Embedder, text: str | list[int]) -> list[int]:
     return ids
 
 
-def _written(row: bytes, as_base64: bool) -> str | list[float]:
-    return base64.b64encode(row).decode() if as_base64 else [float(value) for value in memoryview(row).cast("f")]
+def _written(row: bytes, width: int, as_base64: bool) -> str | list[float]:
+    """An embedding's first `width` values, of length 1 again."""
+    values = array("f", row)
+    if width < len(values):
+        values = values[:width]
+        length = math.sqrt(math.fsum(value * value for value in values)) or 1.0
+        values = array("f", [value / length for value in values])
+    return base64.b64encode(values.tobytes()).decode() if as_base64 else values.tolist()

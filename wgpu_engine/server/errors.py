@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from wgpu_engine.errors import ContextFullError, DeviceError, EngineError, QueueFullError, RequestError
+from wgpu_engine.server.log import HEADER, request_id
 
 
 class ApiError(Exception):
@@ -71,7 +72,10 @@ async def handle_error(request: Request, error: Exception) -> Response:
     found = api_error(error)
     if isinstance(error, HTTPException) and error.status_code in (404, 405):
         found.message = f"there is no {request.method} {request.url.path!r:.80} here: see /docs"
-    return error_response(found)
+    response = error_response(found)
+    # faults of ours are answered outside of the middleware that gives others their id
+    response.headers[HEADER] = request_id() or ""
+    return response
 
 
 @contextmanager

@@ -32,15 +32,22 @@ class Job:
 class Usage:
     """Tokens that a request took, as OpenAI counts them: a prompt once, however many answers it has."""
 
+    n: int
+    """answers of each prompt, which follow each other"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     timings: list[Timings] = field(default_factory=list)
+    """of the answers that have ended"""
 
-    def add(self, timings: Timings, *, counts_prompt: bool) -> None:
+    def add(self, number: int, chunk: Chunk) -> None:
+        """Counts an answer at its last chunk."""
+        timings = chunk.timings
+        if timings is None:
+            return
         self.timings.append(timings)
         self.completion_tokens += timings.completion_tokens
-        if counts_prompt:
+        if number % self.n == 0:
             self.prompt_tokens += timings.prompt_tokens
             self.cached_tokens += timings.cached_tokens
 

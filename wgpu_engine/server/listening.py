@@ -13,6 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from wgpu_engine.errors import RequestError
+from wgpu_engine.server.connections import Connection
+from wgpu_engine.server.log import log_to_stderr
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -56,10 +58,13 @@ def listen(
     Raises:
         RequestError: another program took the port meanwhile.
     """
+    log_to_stderr(requests=log_requests)
     config = uvicorn.Config(
         app,
-        access_log=log_requests,
-        log_level="info" if log_requests else "warning",
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
         # the caller closes what the application runs on, which a second SIGINT would skip
         lifespan="off",
         timeout_graceful_shutdown=max(1, round(patience_s)),

@@ -7,13 +7,18 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field,
 from pydantic_core import PydanticCustomError, ValidationError
 
 from wgpu_engine.engine.sampling import SamplingParams
+from wgpu_engine.ops.bias import MOST_BIASES
+from wgpu_engine.ops.top_tokens import MOST_TOP
 from wgpu_engine.server.errors import ApiError
+from wgpu_engine.server.unsupported import check_unknown, refuse
 
 _MOST_ANSWERS = 128
 _MOST_TOKENS = 1 << 31
 _MOST_STOPS = 64
 _LONGEST_STOP = 1024
 _MOST_INPUTS = 2048
+_MOST_LOGPROBS = 5
+"""of `/v1/completions`, as in OpenAI's API"""
 _OUR_VARIABLES = ("self", "messages", "tools")
 """that a template gets from us"""
 
@@ -40,6 +45,8 @@ def _free_names(variables: dict[str, Any]) -> dict[str, Any]:
 Id = Annotated[StrictInt, Field(ge=0, lt=1 << 32)]
 Ids = list[Id]
 Prompt = StrictStr | Ids
+TokenKey = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 StopText = Annotated[StrictStr, Field(min_length=1, max_length=_LONGEST_STOP)]
 Variables = Annotated[dict[str, Any], AfterValidator(_free_names)]
 
@@ -60,7 +67,7 @@ class StreamOptions(BaseModel):
 class GenerationRequest(BaseModel):
     """What both kinds of completion take: OpenAI's fields, and those that llama.cpp and vLLM add."""
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow", populate_by_name=True, allow_inf_nan=False)
 
     model: StrictStr | None = None
     temperature: Annotated[float | None, Field(ge=0, le=100)] = None
@@ -84,14 +91,15 @@ class GenerationRequest(BaseModel):
     n: Annotated[StrictInt | None, Field(ge=1, le=_MOST_ANSWERS)] = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[TokenKey, Bias], Field(max_length=MOST_BIASES)] | None = None
+    cache_prompt: bool | None = None
 
-    def unsupported(self) -> list[str]:
-        """Fields that ask for what this version can't do."""
-        return ["logit_bias"] if self.logit_bias else []
+    def check_supported(self) -> None:
+        """Raises ApiError where the request asks for what this version can't do."""
+        check_unknown(self.model_extra or {}, self.n or 1)
 
-    def params(self) -> SamplingParams:
-        """How to sample.
+    def _params(self, logprobs: int | None) -> SamplingParams:
+        """How to sample, with so many of the likeliest tokens told.
 
         Raises:
             RequestError: a value is out of its range.
@@ -107,9 +115,11 @@ class GenerationRequest(BaseModel):
             "seed",
             "max_tokens",
             "ignore_eos",
+            "cache_prompt",
         )
         values = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return SamplingParams(**values, stop=self.stop or ())
+        biases = {int(token): bias for token, bias in (self.logit_bias or {}).items()}
+        return SamplingParams(**values, stop=self.stop or (), logit_bias=biases, logprobs=logprobs)
 
 
 class CompletionRequest(GenerationRequest):
@@ -118,10 +128,19 @@ class CompletionRequest(GenerationRequest):
     prompt: Annotated[Prompt | list[Prompt], _either("a text, a list of token ids, or a list of such")]
     echo: bool | None = None
     suffix: StrictStr | None = None
-    logprobs: Any = None
+    logprobs: Annotated[StrictInt | None, Field(ge=0, le=_MOST_LOGPROBS)] = None
 
-    def unsupported(self) -> list[str]:
-        return super().unsupported() + [name for name in ("suffix", "logprobs") if getattr(self, name)]
+    def check_supported(self) -> None:
+        super().check_supported()
+        if self.suffix:
+            refuse("suffix")
+        if self.echo and self.logprobs is not None:
+            message = "logprobs of an echo are not supported yet: leave out echo or logprobs"
+            raise ApiError(400, message, param="logprobs", code="unsupported")
+
+    def params(self) -> SamplingParams:
+        """How to sample; raises RequestError where a value is out of its range."""
+        return self._params(self.logprobs)
 
     def prompts(self) -> list[Prompt]:
         """The prompts, one by one."""
@@ -137,21 +156,24 @@ class ChatRequest(GenerationRequest):
     tool_choice: Any = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
-    top_logprobs: StrictInt | None = None
+    top_logprobs: Annotated[StrictInt | None, Field(ge=0, le=MOST_TOP)] = None
     chat_template_kwargs: Variables = Field(default_factory=dict)
 
-    def unsupported(self) -> list[str]:
-        found = super().unsupported() + [name for name in ("logprobs", "top_logprobs") if getattr(self, name)]
+    def check_supported(self) -> None:
+        super().check_supported()
         if self.tools and self.tool_choice != "none":
-            found.append("tools")
+            refuse("tools")
         if self.response_format and self.response_format.get("type") != "text":
-            found.append("response_format")
-        return found
+            refuse("response_format")
+        if self.top_logprobs and not self.logprobs:
+            message = "top_logprobs needs logprobs: set logprobs to true, or leave top_logprobs out"
+            raise ApiError(400, message, param="top_logprobs")
 
     def params(self) -> SamplingParams:
+        """How to sample; raises RequestError where a value is out of its range."""
         if self.max_completion_tokens is not None:
             self.max_tokens = self.max_completion_tokens
-        return super().params()
+        return self._params((self.top_logprobs or 0) if self.logprobs else None)
 
 
 class EmbeddingRequest(BaseModel):
@@ -163,7 +185,7 @@ class EmbeddingRequest(BaseModel):
         _either(f"a text, a list of token ids, or a list of up to {_MOST_INPUTS} such"),
     ]
     encoding_format: Literal["float", "base64"] | None = None
-    dimensions: StrictInt | None = None
+    dimensions: Annotated[StrictInt | None, Field(ge=1)] = None
 
     def inputs(self) -> list[Prompt]:
         """The texts, one by one."""
@@ -189,10 +211,3 @@ class TemplateRequest(BaseModel):
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None = None
     chat_template_kwargs: Variables = Field(default_factory=dict)
-
-
-def check_supported(request: GenerationRequest) -> None:
-    """Raises ApiError where a request asks for what this version can't do."""
-    names = request.unsupported()
-    if names:
-        raise ApiError(400, f"{names[0]} is not supported yet: leave it out", param=names[0], code="unsupported")

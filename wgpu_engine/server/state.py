@@ -18,7 +18,8 @@ def check_model(request: Request, name: str | None) -> None:
         raise ApiError(404, message, param="model", code="model_not_found")
 
 
-def _model(request: Request) -> dict[str, Any]:
+def model_json(request: Request) -> dict[str, Any]:
+    """What `/v1/models` says of the model."""
     state = request.app.state
     return {
         "id": state.model_name,
@@ -36,12 +37,12 @@ def _model(request: Request) -> dict[str, Any]:
 
 
 async def models(request: Request) -> Response:
-    return JSONResponse({"object": "list", "data": [_model(request)]})
+    return JSONResponse({"object": "list", "data": [model_json(request)]})
 
 
 async def model(request: Request) -> Response:
     check_model(request, request.path_params["name"])
-    return JSONResponse(_model(request))
+    return JSONResponse(model_json(request))
 
 
 async def health(_request: Request) -> Response:
@@ -54,7 +55,7 @@ async def props(request: Request) -> Response:
     return JSONResponse(
         {
             "version": __version__,
-            "model": _model(request),
+            "model": model_json(request),
             "adapter": loaded.device.adapter.name,
             "precision": loaded.engine.precision,
             "total_slots": loaded.engine.slots,
