@@ -75,7 +75,8 @@ def test_the_description_has_every_route(client: TestClient) -> None:
     routes = {route.path.replace(":path", "") for route in client.app.routes}  # type: ignore[attr-defined]
     later = {"/v1/responses", "/v1/messages"}
     undescribed = {path for path in routes - set(document["paths"]) if not is_open(path)}
-    assert undescribed == {"/docs", "/openapi.json", "/page", "/vendor", "/icons", *later}
+    # the last ones where the page was built
+    assert undescribed - {"/page", "/vendor", "/icons"} == {"/docs", "/openapi.json", *later}
     schema = document["components"]["schemas"]["ChatRequest"]
     assert {"messages", "temperature", "repetition_penalty"} <= schema["properties"].keys()
 
