@@ -81,6 +81,7 @@ def _gauges(service: Service) -> _Gauges:
         ("requests_running", "Sequences that have a slot.", service.running),
         ("requests_waiting", "Requests that wait for a slot.", service.waiting),
         ("kv_usage_ratio", "Share of the KV cache that sequences hold.", blocks.used / (blocks.used + blocks.free)),
+        ("device_buffers", "Buffers that are alive on the device.", service.loaded.device.buffers),
     ]
 
 
