@@ -105,7 +105,7 @@ def test_a_lost_device_is_opened_again(service: Service, lose: Callable[[Service
 
 
 def test_a_fault_of_ours_ends_the_requests_and_not_the_service(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = asyncio.run(tokens(service, [3, 4, 5]))
 
@@ -116,6 +116,7 @@ def test_a_fault_of_ours_ends_the_requests_and_not_the_service(
         patch.setattr(service.scheduler.engine, "step", broken)
         with pytest.raises(EngineError, match="the engine failed"):
             asyncio.run(tokens(service, [3, 4, 5]))
+    assert "a fault of the engine" in caplog.text and "ValueError: a fault" in caplog.text
     assert asyncio.run(tokens(service, [3, 4, 5])) == wanted
 
 

@@ -1,6 +1,7 @@
 """Runs a model in a thread of its own, for the requests of event loops."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -15,6 +16,8 @@ from wgpu_engine.engine.scheduler import Scheduler
 from wgpu_engine.engine.sequence import Sampled, Sequence, Timings
 from wgpu_engine.errors import DeviceLostError, EngineError, QueueFullError
 from wgpu_engine.platform.drive import drive
+
+_log = logging.getLogger(__name__)
 
 _Event = list[Sampled] | EngineError | None
 """tokens, what went wrong, or the end"""
@@ -144,8 +147,10 @@ class Service:
                 drive(self.scheduler.step())
                 self._deliver()
             except EngineError as error:
+                _log.warning("requests are ended: %s", error)
                 self._fail(error)
             except Exception as error:  # a fault of ours must not leave requests without an answer
+                _log.exception("requests are ended by a fault of the engine")
                 self._fail(EngineError(f"the engine failed ({error!r}): try again, and report it if it comes back"))
 
     def _take_commands(self) -> None:
