@@ -10,7 +10,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-wheel web bundle lint format bench bench-compare bench-types setup clean
+.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle lint format bench bench-compare bench-types setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -52,6 +52,10 @@ test-slow: $(VENV)/.ready-dev ## the sweeps that take minutes
 test-dawn: $(VENV)/.ready-dev ## the kernels' tests on Dawn and its compiler Tint, which browsers use
 	@$(SETUP) dawn
 	$(ON_DAWN) $(BIN)/pytest -m "not slow" $(wildcard tests/gpu tests/ops)
+
+test-dawn-models: $(VENV)/.ready-dev ## every architecture beside its reference on Dawn, for about a quarter of an hour
+	@$(SETUP) dawn
+	$(ON_DAWN) $(BIN)/pytest -m "not slow" tests/models
 
 test-wheel: web ## build the wheel and try it away from the checkout
 	@rm -rf build/wheel

@@ -9,6 +9,7 @@ import pytest
 
 from tests.models.gguf_reference import read_gguf_reference
 from tests.models.hf_reference import run
+from tests.models.likeness import both_precisions, cosines, relative
 from wgpu_engine import LLM
 from wgpu_engine.errors import EngineError, ModelFileError, UnsupportedModelError
 
@@ -63,7 +64,7 @@ def test_variants(bitnet: Write, variant: str, rng: np.random.Generator) -> None
         if variant in ("TQ2_0", "F32"):
             assert llm.statistics().dispatches_per_token <= 8 * 2 + 4
     wanted = run(read_gguf_reference(path), ids)
-    assert np.abs(found - wanted).max() < 2e-5 * np.abs(wanted).max()
+    assert relative(found, wanted) < 2e-5
 
 
 def test_scales_count(bitnet: Write, rng: np.random.Generator) -> None:
@@ -76,13 +77,7 @@ def test_scales_count(bitnet: Write, rng: np.random.Generator) -> None:
 def test_fast(bitnet: Write, rng: np.random.Generator) -> None:
     path = bitnet(**VARIANTS["TQ2_0"])
     ids = rng.integers(0, 256, 40).tolist()
-    found = {}
-    for precision in ("exact", "fast"):
-        with LLM(path, precision=precision, ctx_size=64) as llm:
-            found[precision] = llm.logits(ids).astype(np.float64)
-    exact, fast = found["exact"], found["fast"]
-    cosine = (exact * fast).sum(axis=1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
-    assert cosine.min() >= 0.99 and (exact != fast).any()
+    assert cosines(*both_precisions(path, ids)).min() >= 0.99
 
 
 @pytest.mark.parametrize(
@@ -112,7 +107,7 @@ def test_scales_of_any_architecture(tiny_llama: Write, rng: np.random.Generator)
     with LLM(path, precision="exact", kv_type="f32", ctx_size=64) as llm:
         found = llm.logits(ids)
     wanted = run(read_gguf_reference(path), ids)
-    assert np.abs(found - wanted).max() < 2e-5 * np.abs(wanted).max()
+    assert relative(found, wanted) < 2e-5
 
 
 def test_a_scale_and_a_bias_of_what_is_added(tiny_llama: Write) -> None:

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import gguf
-import numpy as np
 import pytest
 
 from tests.models.gguf_conversion import convert
 from tests.models.hf_models import config_of, write_folder
+from tests.models.likeness import both_precisions, cosines
 from wgpu_engine import LLM
 from wgpu_engine.errors import ModelFileError, UnsupportedModelError
 
@@ -29,37 +28,8 @@ def test_dispatches_of_a_layer(name: str, tmp_path: Path) -> None:
 def test_fast_is_near_exact(name: str, tmp_path: Path) -> None:
     """With the weights quantized, so that activations are as well."""
     config = config_of(name, hidden_size=128, intermediate_size=256, head_dim=32, layer_types=None)
-    path = requantized(convert(write_folder(tmp_path / "folder", config), tmp_path / "floats.gguf"))
-    found = []
-    for precision in ("exact", "fast"):
-        with LLM(path, precision=precision, kv_type="f32", ctx_size=64) as llm:
-            found.append(llm.logits(IDS))
-    exact, fast = (np.asarray(each, np.float64) for each in found)
-    cosines = (exact * fast).sum(axis=1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
-    assert cosines.min() >= 0.99 and not np.array_equal(exact, fast)
-
-
-def requantized(path: Path) -> Path:
-    """The same file with its matrices in Q8_0."""
-    reader = gguf.GGUFReader(path)
-    architecture = reader.fields["general.architecture"].contents()
-    writer = gguf.GGUFWriter(path.with_name("q8.gguf"), architecture)
-    for key, field in reader.fields.items():
-        if not key.startswith("GGUF.") and key != "general.architecture":
-            sub_type = field.types[1] if len(field.types) > 1 else None
-            writer.add_key_value(key, field.contents(), field.types[0], sub_type)
-    for tensor in reader.tensors:
-        values = np.asarray(tensor.data)
-        if values.ndim == 2:
-            data = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
-            writer.add_tensor(tensor.name, data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
-        else:
-            writer.add_tensor(tensor.name, values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path.with_name("q8.gguf")
+    path = convert(write_folder(tmp_path / "folder", config), tmp_path / "model.gguf", "Q8_0")
+    assert cosines(*both_precisions(path, IDS, kv_type="f32")).min() >= 0.99
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tests.models.gguf_reference import read_gguf_reference
 from tests.models.hf_reference import run
+from tests.models.likeness import both_precisions, cosines, relative
 from wgpu_engine import LLM
 from wgpu_engine.errors import ModelFileError
 
@@ -39,20 +40,14 @@ def test_variants(tiny_lfm2: Callable[..., Path], variant: str, rng: np.random.G
         found = llm.logits(ids)
         assert llm.statistics().dispatches_per_token <= 8 * model.layers + 4
     wanted = run(model, ids)
-    assert np.abs(found - wanted).max() < 2e-5 * np.abs(wanted).max()
+    assert relative(found, wanted) < 2e-5
 
 
 def test_fast(tiny_lfm2: Callable[..., Path], rng: np.random.Generator) -> None:
     """What a convolution gives in int8 blocks meets weights in blocks."""
     path = tiny_lfm2(types={"shortconv.conv": "F32", "": "Q8_0"}, biases=True)
     ids = rng.integers(0, 256, 40).tolist()
-    found = {}
-    for precision in ("exact", "fast"):
-        with LLM(path, precision=precision, ctx_size=64) as llm:
-            found[precision] = llm.logits(ids).astype(np.float64)
-    exact, fast = found["exact"], found["fast"]
-    cosine = (exact * fast).sum(axis=1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
-    assert cosine.min() >= 0.99 and (exact != fast).any()
+    assert cosines(*both_precisions(path, ids)).min() >= 0.99
 
 
 @pytest.mark.parametrize(
