@@ -1,111 +1,17 @@
 """Sampling on the device against a float64 reference in NumPy."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from tests.ops.sampling_bench import Bench, Floats, Slot
+from tests.ops.sampling_reference import CDF_SLACK, IN_PROMPT, LARGEST, acceptable, allowed, cleaned, penalised
 from wgpu_engine.gpu.device import Device
-from wgpu_engine.ops.builder import SLOT_WORDS, PlanBuilder, ScratchPool, row_floats
-from wgpu_engine.ops.sample import RING, sample
-from wgpu_engine.ops.state import FROM_SLOT, Row, pack_state
-from wgpu_engine.platform.drive import drive
-
-Floats = NDArray[np.float32]
-Words = NDArray[np.uint32]
-
-IN_PROMPT = 1 << 31
-LARGEST = float(np.finfo(np.float32).max)
-CDF_SLACK = 2e-5
-"""how far sums in f32 may be from exact ones, as a part of the total"""
-
-
-def bits(value: float) -> int:
-    return int(np.float32(value).view(np.uint32))
-
-
-@dataclass(frozen=True)
-class Slot:
-    token: int = 0
-    position: int = 0
-    seed: int = 0
-    count: int = 0
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition: float = 1.0
-    presence: float = 0.0
-    frequency: float = 0.0
-    flags: int = 0
-
-    def words(self) -> list[int]:
-        head = [self.token, self.position, self.seed, self.count, bits(self.temperature), self.top_k]
-        floats = [self.top_p, self.min_p, self.repetition, self.presence, self.frequency]
-        return [*head, *map(bits, floats), self.flags, 0, 0, 0, 0]
-
-
-class Bench:
-    """A plan that does nothing but sample, with row i in slot i unless `rows` are given."""
-
-    def __init__(self, device: Device, pool: ScratchPool, vocab: int, outputs: int, slots: int) -> None:
-        self.device, self.vocab, self.outputs, self.slot_count = device, vocab, outputs, slots
-        self.slots = device.buffer(4 * SLOT_WORDS * slots, "slots")
-        self.counts = device.buffer(4 * slots * vocab, "counts")
-        self.ring = device.buffer(4 * slots * RING, "ring")
-        self.builder = PlanBuilder(device, outputs, outputs, "exact", self.slots, pool)
-        self.logits = self.builder.logits(vocab)
-        sample(self.builder, self.logits, vocab, self.counts, self.ring)
-        self.plan = drive(device.plan(self.builder.dispatches, "sample"))
-
-    def free(self) -> None:
-        for buffer in (self.slots, self.counts, self.ring, self.builder.state):
-            self.device.free(buffer)
-
-    def write_logits(self, logits: Floats) -> None:
-        """Logits [outputs or fewer, vocab]; what pads the rows would win if it were looked at."""
-        padded = np.full((self.outputs, row_floats(self.vocab)), 1e38, np.float32)
-        padded[: len(logits), : self.vocab] = logits
-        self.device.write(self.logits, 0, padded.tobytes())
-
-    def write_slots(self, slots: list[Slot], counts: Words | None = None) -> None:
-        words = np.zeros((self.slot_count, SLOT_WORDS), np.uint32)
-        words[: len(slots)] = [slot.words() for slot in slots]
-        self.device.write(self.slots, 0, words.tobytes())
-        self.device.write(self.ring, 0, bytes(4 * RING * self.slot_count))
-        all_counts = np.zeros((self.slot_count, self.vocab), np.uint32)
-        if counts is not None:
-            all_counts[: len(counts)] = counts
-        self.device.write(self.counts, 0, all_counts.tobytes())
-
-    def write_state(self, rows: list[tuple[int, int]], output_rows: list[int]) -> None:
-        """Rows as (position, slot)."""
-        state = pack_state([Row(FROM_SLOT, position, slot) for position, slot in rows], output_rows)
-        self.device.write(self.builder.state, 0, state)
-
-    def load(self, logits: Floats, slots: list[Slot], counts: Words | None = None) -> None:
-        self.write_logits(logits)
-        self.write_slots(slots, counts)
-        self.write_state([(FROM_SLOT, slot) for slot in range(len(slots))], list(range(len(slots))))
-
-    def run(self, times: int = 1) -> None:
-        for _ in range(times):
-            self.device.run(self.plan)
-
-    def read(self, name: str) -> Words:
-        """The buffer `name` (slots, counts or ring), a row a slot."""
-        width = {"slots": SLOT_WORDS, "counts": self.vocab, "ring": RING}[name]
-        pending = self.device.read(getattr(self, name), 0, 4 * width * self.slot_count)
-        return np.frombuffer(drive(self.device.receive(pending)), np.uint32).reshape(self.slot_count, width)
-
-    def tokens(self, logits: Floats, slots: list[Slot], counts: Words | None = None) -> Words:
-        """One token for each row of logits."""
-        self.load(logits, slots, counts)
-        self.run()
-        return self.read("slots")[: len(slots), 0]
-
+from wgpu_engine.ops.builder import ScratchPool
+from wgpu_engine.ops.sample import RING
+from wgpu_engine.ops.state import FROM_SLOT
 
 MakeBench = Callable[..., Bench]
 
@@ -126,67 +32,6 @@ def bench(device: Device) -> Iterator[MakeBench]:
     for each in made.values():
         each.free()
     pool.free()
-
-
-def hashed(seed: int, count: int) -> float:
-    """pcg2d of (seed, count), the top 24 bits as a fraction."""
-    mask = 0xFFFFFFFF
-    x, y = ((word * 1664525 + 1013904223) & mask for word in (seed, count))
-    for _ in range(2):
-        x = (x + y * 1664525) & mask
-        y = (y + x * 1664525) & mask
-        x, y = x ^ (x >> 16), y ^ (y >> 16)
-    return (x >> 8) / 2**24
-
-
-def penalised(logits: Floats, slot: Slot, counts: Words) -> Floats:
-    repeated = np.where(logits > 0, logits / np.float32(slot.repetition), logits * np.float32(slot.repetition))
-    generated = counts & ~np.uint32(IN_PROMPT)
-    taken = np.float32(slot.presence) + np.float32(slot.frequency) * generated.astype(np.float32)
-    result = np.where(counts > 0, repeated, logits) - np.where(generated > 0, taken, np.float32(0))
-    return np.asarray(result, np.float32)
-
-
-def cleaned(logits: Floats) -> NDArray[np.float64]:
-    return np.where(np.isnan(logits), -np.inf, np.minimum(logits, LARGEST)).astype(np.float64)
-
-
-def allowed(logits: NDArray[np.float64], slot: Slot, top_p: float, slack: float) -> NDArray[np.bool_]:
-    """What top-k, top-p and min-p leave, by sorting."""
-    keep = logits > -np.inf
-    if 0 < slot.top_k < len(logits):
-        keep &= logits >= np.sort(logits)[-slot.top_k]
-    peak = logits.max()
-    low = -np.inf
-    if top_p < 1:
-        order = np.sort(logits[keep])[::-1]
-        mass = np.cumsum(np.exp(order - peak))
-        low = order[min(np.searchsorted(mass, top_p * mass[-1]), len(order) - 1)]
-    if slot.min_p > 0:
-        low = max(low, min(peak, peak + np.log(slot.min_p) + slack))
-    return keep & (logits >= low)
-
-
-def acceptable(logits: Floats, slot: Slot) -> set[int]:
-    """The tokens that a draw may give: one, or more where the hash falls on a border between two or a token lies on a
-    threshold, up to what f32 can resolve."""
-    exact = cleaned(logits)
-    peak = exact.max()
-    if peak == -np.inf:
-        return {0}
-    if not slot.temperature >= 1e-6 or slot.top_k == 1:
-        return {int(np.argmax(exact))}
-    tokens: set[int] = set()
-    for part in (-CDF_SLACK, 0.0, CDF_SLACK):
-        top_p = slot.top_p if slot.top_p >= 1 else slot.top_p * (1 + part)
-        keep = allowed(exact, slot, top_p, part * max(1.0, abs(peak)) / 10)
-        with np.errstate(over="ignore"):
-            weights = np.where(keep, np.exp((exact - peak) / slot.temperature), 0)
-        edges = np.cumsum(weights) / weights.sum()
-        u = hashed(slot.seed, slot.count)
-        first, last = np.searchsorted(edges, [u - CDF_SLACK, u + CDF_SLACK], side="right")
-        tokens |= {int(t) for t in range(first, min(last, len(exact) - 1) + 1) if keep[t]}
-    return tokens
 
 
 def some_logits(rng: np.random.Generator, rows: int, vocab: int) -> Floats:
