@@ -10,7 +10,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle lint format bench bench-compare bench-types setup clean
+.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle lint format bench bench-compare bench-types bench-browser setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -81,6 +81,11 @@ bench-compare: $(VENV)/.ready-dev ## the same beside llama.cpp, with ratios
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/python benchmarks/compare.py $(MODEL)
+
+bench-browser: web ## speed in a page, beside the same adapter from Python and beside wllama
+	@$(SETUP) dawn
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/python benchmarks/browser.py $(MODEL)
 
 bench-types: $(VENV)/.ready ## speed in every quantization type, beside Q4_0
 	@$(SETUP) adapter
