@@ -124,7 +124,8 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
 
     def make(*models: Path, **options: Any) -> Path:
         folder = tmp_path_factory.mktemp("bundle") / "bundle"
-        build(folder, [choose(str(model), Store()) for model in models], ROOT / "build" / "bundle-cache", **options)
+        chosen = [choose(str(model), Store()) for model in models]
+        build(folder, chosen, ROOT / "build" / "bundle-cache", pyodide_dir=ROOT / "build" / "pyodide", **options)
         (folder / BLANK).write_text('<!doctype html><title>blank</title><link rel="icon" href="data:,">')
         return folder
 
