@@ -168,9 +168,8 @@ class Embedder(Closing):
                 raise RequestError("a text without any token has no embedding: leave it out")
             wrong = next((token for token in ids if not 0 <= token < self.description.vocab), None)
             if wrong is not None:
-                raise RequestError(
-                    f"the token id {wrong} is outside the vocabulary: give ids from 0 to {self.description.vocab - 1}"
-                )
+                most = self.description.vocab - 1
+                raise RequestError(f"the token id {wrong!r:.40} is outside the vocabulary: give ids from 0 to {most}")
         empty = sum(isinstance(text, str) and not text.strip() for text in texts)
         if empty:
             warnings.warn(

@@ -25,7 +25,7 @@ def check_prompt(ids: Iterable[int], vocab: int, ctx_size: int, max_tokens: int 
     length = 0
     for token in ids:
         if not 0 <= token < vocab:
-            raise RequestError(f"the token id {token} is outside the vocabulary: give ids from 0 to {vocab - 1}")
+            raise RequestError(f"a token id of the prompt is outside the vocabulary: give ids from 0 to {vocab - 1}")
         length += 1
     if not length:
         raise RequestError("the prompt is empty: give at least one token")
