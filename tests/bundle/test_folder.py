@@ -17,6 +17,7 @@ from wgpu_engine.bundle.models import PART, BundleModel, choose
 from wgpu_engine.errors import BundleError, RequestError
 from wgpu_engine.files.store import Store
 
+CHECKOUT = Path(__file__).parents[2]
 MOST_GZIPPED = 10_000_000
 """bytes, without a model"""
 
@@ -100,6 +101,15 @@ def test_no_page_of_ours_names_another_host(built: Built) -> None:
         if path.endswith((".js", ".html", ".css", ".json", ".webmanifest")) and not path.startswith(("vendor", "pyod")):
             hosts = set(re.findall(rb"https?://[\w.-]+", data)) - {b"http://www.w3.org"}
             assert not {host for host in hosts if b"example" not in host and b"localhost" not in host}, path
+
+
+def test_the_readme_types_what_is_served(built: Built) -> None:
+    """The nginx block names every kind of file that browsers are particular about."""
+    block = (CHECKOUT / "README.md").read_text().split("types {")[1].split("}")[0]
+    typed = {suffix for line in block.split(";") for suffix in line.split()[1:]}
+    suffixes = {path.rpartition(".")[2] for path in contents(built.folder)}
+    assert {"mjs", "wasm", "js"} <= typed <= suffixes
+    assert suffixes - typed <= {"txt", "whl", "zip", "SHA256SUMS"}
 
 
 @pytest.mark.usefixtures("light")
