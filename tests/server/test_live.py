@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.server.conftest import CTX, QUEUE, SLOTS, Live, greedy, wait_for
 from wgpu_engine.engine.service import Service
+from wgpu_engine.server import completions
 
 LONG = CTX - 20
 
@@ -131,6 +133,43 @@ def test_a_crowd(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
         assert each.json()["error"]["code"] == "overloaded"
     assert {each.json()["choices"][0]["text"] for each in answers} == {wanted}
     live.settle()
+
+
+def test_a_stream_that_has_to_wait_is_kept_open(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By comments, from the time on that proxies might give it up; also what goes wrong is an event then."""
+    wanted = text(live)
+    monkeypatch.setattr(completions, "PING_S", 0.2)
+    body = greedy(prompt="the tin", max_tokens=12, stream=True)
+    for fails in (False, True):
+        with monkeypatch.context() as patch:
+            go = hold_steps(live, patch)
+            with httpx.stream("POST", f"{live.url}/v1/completions", json=body, timeout=60) as response:
+                assert response.status_code == 200
+                lines = response.iter_lines()
+                pings = 0
+                while pings < 3:
+                    pings += next(lines).startswith(": ping")
+                if fails:
+                    patch.setattr(live.service.scheduler.engine, "step", None)
+                go.set()
+                found = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        if fails:
+            assert found[-1]["error"]["type"] == "server_error"
+        else:
+            assert "".join(each["choices"][0]["text"] for each in found) == wanted
+    live.settle()
+    # who leaves meanwhile leaves nothing behind
+    with monkeypatch.context() as patch:
+        go = hold_steps(live, patch)
+        for wait_s in (0.0, 0.5):
+            with live.connection() as client:
+                client.sendall(raw(stream_body()))
+                wait_for(lambda: live.service._requests)
+                time.sleep(wait_s)
+        go.set()
+    live.settle()
+    assert live.service.scheduler.engine.blocks.used == 0
+    assert text(live) == wanted
 
 
 def test_a_device_that_is_lost_amid_a_stream(live: Live, lose: Callable[[Service], None]) -> None:

@@ -101,6 +101,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("chat/completions", {"messages": MESSAGES, "logit_bias": {str(1 << 20): 1}}, "logit_bias"),
     ("chat/completions", {"messages": MESSAGES, "modalities": ["text", "audio"]}, "modalities"),
     ("chat/completions", {"messages": MESSAGES, "functions": [{"name": "f"}]}, "functions"),
+    ("chat/completions", {"messages": MESSAGES, "chat_template": "{{ messages }}"}, "chat_template"),
+    ("chat/completions", {"messages": MESSAGES, "continue_final_message": True}, "continue_final_message"),
     ("chat/completions", {"messages": MESSAGES, "chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs"),
     ("chat/completions", {"messages": MESSAGES, "chat_template_kwargs": {"self": 1}}, "chat_template_kwargs"),
 ]

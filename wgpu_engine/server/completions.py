@@ -24,7 +24,10 @@ from wgpu_engine.server.schemas import ChatRequest, CompletionRequest, Generatio
 from wgpu_engine.server.state import check_model
 
 PING_S = 15
-"""between comments that keep a silent stream open"""
+"""between comments that keep a silent stream open; after so long it begins, if it had to wait for its first piece"""
+
+_Numbered = tuple[int, Chunk]
+"""a chunk, with the number of its answer"""
 
 
 async def completions(request: Request) -> Response:
@@ -98,8 +101,7 @@ def _seeded(params: SamplingParams, n: int) -> list[SamplingParams]:
 class _Reply:
     """What a request gets: its answers as they come, and what to write of them."""
 
-    chunks: AsyncGenerator[tuple[int, Chunk], None]
-    """each with the number of its answer"""
+    chunks: AsyncGenerator[_Numbered, None]
     choices: list[Choice]
     head: dict[str, Any]
     usage: Usage
@@ -126,8 +128,7 @@ async def _respond(
     )
     if not asked.stream:
         return JSONResponse(await unless_gone(request, _whole(reply)))
-    # what goes wrong before the first chunk has a status of its own
-    first = await unless_gone(request, _first(reply.chunks))
+    first = await unless_gone(request, _begun(reply.chunks))
     return EventSourceResponse(
         _events(reply, first),
         ping=PING_S,
@@ -137,10 +138,17 @@ async def _respond(
     )
 
 
-async def _first(chunks: AsyncGenerator[tuple[int, Chunk], None]) -> tuple[int, Chunk]:
+async def _begun(chunks: AsyncGenerator[_Numbered, None]) -> asyncio.Future[_Numbered]:
+    """The first chunk, or that it is still to come: what goes wrong before has a status of its own."""
+    first = asyncio.ensure_future(anext(chunks))
     try:
-        return await anext(chunks)
+        await asyncio.wait([first], timeout=PING_S)
+        if first.done():
+            first.result()
+        return first
     except BaseException:
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
         await chunks.aclose()
         raise
 
@@ -159,12 +167,12 @@ async def _whole(reply: _Reply) -> dict[str, Any]:
     }
 
 
-async def _events(reply: _Reply, first: tuple[int, Chunk]) -> AsyncGenerator[dict[str, str], None]:
+async def _events(reply: _Reply, first: asyncio.Future[_Numbered]) -> AsyncGenerator[dict[str, str], None]:
     """Server-sent events as OpenAI's API has them, the last of them `[DONE]`."""
     usage, chunks = reply.usage, reply.chunks
     async with aclosing(chunks):
         try:
-            number, chunk = first
+            number, chunk = await first
             while True:
                 usage.add(number, chunk)
                 event = reply.head | {"choices": [reply.choices[number].piece(chunk)]}

@@ -44,6 +44,11 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "guided_grammar": (),
     "structured_outputs": (),
     "functions": (),
+    # other prompts
+    "chat_template": (),
+    "documents": (),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
     # other kinds of input and output
     "modalities": (["text"],),
     "audio": (),
