@@ -13,9 +13,8 @@ import pytest
 
 from wgpu_engine.bundle import bytecode, folder
 from wgpu_engine.bundle.folder import Built, Kiosk, build
-from wgpu_engine.bundle.models import PART, BundleModel, choose
+from wgpu_engine.bundle.models import PART, BundleModel
 from wgpu_engine.errors import BundleError, RequestError
-from wgpu_engine.files.store import Store
 
 CHECKOUT = Path(__file__).parents[2]
 MOST_GZIPPED = 10_000_000
@@ -268,11 +267,3 @@ def test_without_node_the_bundle_is_slower_to_start_but_whole(
     assert "two seconds later" in note and "install it, or run `pip install" in note
     stdlib = (pyodide_dir / "python_stdlib.zip").read_bytes()
     assert (built.folder / "pyodide" / "python_stdlib.zip").read_bytes() == stdlib
-
-
-@pytest.mark.model
-def test_the_default_model_goes_in(tmp_path: Path, smollm2: Path) -> None:
-    found = choose("smollm2", Store())
-    assert (found.id, found.title, found.license) == ("smollm2", "SmolLM2 135M Instruct", "Apache-2.0")
-    assert 150_000_000 < found.memory_bytes < 400_000_000
-    assert found.paths == (smollm2,)

