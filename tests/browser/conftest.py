@@ -22,13 +22,12 @@ from wgpu_engine.files.store import Store
 ROOT = Path(__file__).parents[2]
 FLAGS = (
     "--no-sandbox",
-    "--enable-unsafe-webgpu",
-    "--use-webgpu-adapter=swiftshader",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
 )
+GPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
 BLANK = "blank.html"
 """a page of a site that does nothing by itself"""
 
@@ -60,16 +59,17 @@ class StaticServer:
 
 
 @pytest.fixture(scope="session")
-def launch() -> Iterator[Callable[[], Browser]]:
-    """Starts browsers beside the shared one, for tests that break theirs."""
+def launch() -> Iterator[Callable[..., Browser]]:
+    """Starts browsers beside the shared one, for tests that break theirs: `launch(flag, …, gpu=False)`."""
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("chromium is absent: install Debian's package of that name")
     with sync_playwright() as playwright:
         opened: list[Browser] = []
 
-        def start(*flags: str) -> Browser:
-            opened.append(playwright.chromium.launch(executable_path=path, args=[*(flags or FLAGS)]))
+        def start(*more: str, gpu: bool = True) -> Browser:
+            args = [*FLAGS, *(GPU if gpu else ()), *more]
+            opened.append(playwright.chromium.launch(executable_path=path, args=args))
             return opened[-1]
 
         yield start
@@ -92,7 +92,7 @@ def kill_gpu() -> Callable[[Browser], None]:
 
 
 @pytest.fixture(scope="session")
-def browser(launch: Callable[[], Browser]) -> Browser:
+def browser(launch: Callable[..., Browser]) -> Browser:
     return launch()
 
 

@@ -6,6 +6,7 @@
  */
 import { GPU } from "./device.js";
 import { openSource } from "./source.js";
+import { SourceError } from "./source_error.js";
 import { makeEncoder } from "./tokenizer.js";
 
 const PYODIDE = new URL("../pyodide/", import.meta.url).href;
@@ -28,6 +29,7 @@ const KINDS = {
 let pyodide = null;
 let session = null;
 let reportCompiled = () => {};
+const AGAIN = "check the connection and reload the page";
 const aborts = new Map();
 
 const calls = {
@@ -125,11 +127,43 @@ function openGPU() {
 
 async function boot() {
   if (session) return;
-  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
-  pyodide = await loadPyodide({ indexURL: PYODIDE, packages: ["wgpu_engine"], env: { HOME, WGPU_ENGINE_HOME: HOME } });
+  const stop = new AbortController();
+  try {
+    pyodide = await Promise.race([loadRuntime(), brokenFetch(stop.signal)]);
+  } finally {
+    stop.abort();
+  }
   pyodide.registerJsModule("wgpu_engine_host", { makeEncoder });
   await openHome();
   session = pyodide.pyimport("wgpu_engine.browser.session").Session();
+}
+
+async function loadRuntime() {
+  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`).catch(() => {
+    throw new SourceError("network", `pyodide.mjs could not be fetched: ${AGAIN}`);
+  });
+  return loadPyodide({ indexURL: PYODIDE, packages: ["wgpu_engine"], env: { HOME, WGPU_ENGINE_HOME: HOME } });
+}
+
+/** Fails as soon as a fetch does, until stopped: Pyodide waits for ever for a part that doesn't come. */
+function brokenFetch(signal) {
+  const { fetch } = self;
+  signal.addEventListener("abort", () => {
+    self.fetch = fetch;
+  });
+  return new Promise((_resolve, reject) => {
+    self.fetch = async (address, ...more) => {
+      const name = String(address.url ?? address).split("/").at(-1);
+      try {
+        const response = await fetch(address, ...more);
+        if (!response.ok) reject(new SourceError("network", `${name} isn't on the server (status ${response.status}): ${AGAIN}`));
+        return response;
+      } catch (error) {
+        reject(new SourceError("network", `${name} could not be fetched: ${AGAIN}`));
+        throw error;
+      }
+    };
+  });
 }
 
 async function openHome() {
