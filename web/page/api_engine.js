@@ -118,6 +118,7 @@ export class ApiEngine {
       throw new PageError("network", "The server doesn't answer: check that it still runs.");
     }
     if (response.ok) return response;
+    if (response.status === 401) throw new PageError("key", this.#key ? "The key that you gave was not accepted." : "");
     const body = await response.json().catch(() => null);
     throw Object.assign(apiError(body?.error, response.status), { status: response.status });
   }
@@ -126,7 +127,7 @@ export class ApiEngine {
 /** @param {{message?: string, code?: string} | undefined} error in the shape of OpenAI's API @param {number} status */
 function apiError(error, status) {
   const message = error?.message ?? `The server answered with status ${status}.`;
-  const byStatus = status === 401 ? "key" : status === 429 || status === 503 ? "busy" : status >= 400 && status < 500 ? "request" : "server";
+  const byStatus = status === 429 || status === 503 ? "busy" : status >= 400 && status < 500 ? "request" : "server";
   return new PageError(KINDS[error?.code] ?? byStatus, sentence(message));
 }
 

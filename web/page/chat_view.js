@@ -33,9 +33,10 @@ export class ChatView {
           versions: (message) => versions(chat.conversation, message),
         }
       : {};
+    this.heading = el("h2", { class: "unseen" }, "Conversation");
     this.list = el("ol", { class: "messages" });
     this.tail = el("div", { class: "tail" });
-    this.element = el("div", { class: "log", tabindex: "-1", onscroll: () => this.#scrolled() }, this.list, this.tail);
+    this.element = el("div", { class: "log", tabindex: "-1", onscroll: () => this.#scrolled() }, this.heading, this.list, this.tail);
     this.latest = iconButton("down", "To the latest message", () => this.follow(), { class: "round latest", hidden: true });
     chat.addEventListener("messages", () => this.render());
     chat.addEventListener("state", () => this.#state());
@@ -67,7 +68,7 @@ export class ChatView {
     }
     this.#views = known;
     this.list.replaceChildren(...items);
-    this.list.hidden = !items.length;
+    this.heading.hidden = this.list.hidden = !items.length;
     this.#renderTail(messages);
     if (this.#follows) this.follow();
   }

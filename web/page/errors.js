@@ -88,9 +88,10 @@ const EXPLANATIONS = {
     actions: ["shorten", "new"],
   }),
   request: (message) => ({ title: "The model can't take this request", text: message, actions: ["retry"] }),
-  key: () => ({
+  key: (message) => ({
     title: "This server asks for an API key",
     text: "Whoever runs the server can give you one. It is kept until you close this tab.",
+    detail: message,
     actions: ["key"],
   }),
   busy: (message) => ({

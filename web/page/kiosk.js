@@ -67,11 +67,14 @@ class Kiosk {
     this.#showScreen(view.element);
     try {
       await this.engine.check();
-      if (this.engine.tabs && !(await this.engine.tabs.take())) await this.engine.tabs.takeOver();
+      const { signal } = new AbortController();
+      this.engine.tabs?.ask();
+      await this.engine.tabs?.wait(signal);
       const [choice] = await this.engine.models();
-      const signal = new AbortController().signal;
       this.chat.loaded = await this.engine.load(choice, { onProgress: (progress) => view.note(progress), signal });
       this.#restarting = false;
+      this.chat.error = null;
+      this.view.render();
       this.talk.hidden = false;
       this.screen.hidden = true;
       this.#update();
@@ -118,7 +121,7 @@ class Kiosk {
 
   #tick() {
     const waiting = this.chat.conversation.messages.length > 0 || this.composer.field.value !== "";
-    this.#idle = waiting && !this.chat.running ? this.#idle + 1 : 0;
+    this.#idle = waiting && this.chat.loaded && !this.chat.running ? this.#idle + 1 : 0;
     // nobody is there
     if (!waiting && this.chat.loaded) this.update?.();
     const left = this.idleReset - this.#idle;

@@ -15,6 +15,8 @@ const SAFE = {
   ],
   ALLOWED_ATTR: ["align", "checked", "class", "disabled", "href", "rel", "start", "target", "title", "type"],
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  // the rule on addresses is not for these
+  ADD_URI_SAFE_ATTR: ["align", "rel", "start", "target", "type"],
   RETURN_DOM_FRAGMENT: true,
 };
 
@@ -53,6 +55,7 @@ export class MarkdownView {
   #blocks = [];
   #old = [];
   #text = "";
+  #plain = false;
   #marked;
 
   /** @param {{links?: boolean}} [options] */
@@ -66,6 +69,25 @@ export class MarkdownView {
    * @param {boolean} growing whether more is to come
    */
   show(text, growing) {
+    try {
+      if (this.#plain) this.#forget();
+      this.#update(text, growing);
+    } catch {
+      // nested deeper than the parser goes
+      this.#forget();
+      this.#plain = true;
+      this.element.append(el("p", { class: "plain" }, text));
+    }
+  }
+
+  #forget() {
+    this.#blocks = [];
+    this.#old = [];
+    this.#plain = false;
+    this.element.replaceChildren();
+  }
+
+  #update(text, growing) {
     text = text.replace(/\r\n?/g, "\n");
     if (!growing || !text.startsWith(this.#text)) this.#setAside(0);
     // links may be defined at a text's end

@@ -71,12 +71,9 @@ function card(choice, { choose, changed }, able) {
 function fileChoice({ choose }, able) {
   const input = el("input", {
     type: "file",
-    id: "model-file",
-    class: "unseen",
     accept: ".gguf",
     multiple: true,
-    tabindex: "-1",
-    "aria-hidden": "true",
+    hidden: true,
     onchange: () => input.files.length && choose(fromFiles(input.files)),
   });
   const zone = el(

@@ -8,7 +8,8 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})/;
  */
 export function healed(text) {
   const { open, end } = fences(text);
-  if (open) return text.replace(/\n {0,3}[`~]{1,2}$/, "\n");
+  // the end of code is coming, or the language that it is in
+  if (open) return text.replace(/\n {0,3}[`~]{1,2}$/, "\n").replace(/(^|\n) {0,3}(?:`{3,}|~{3,})[^\n]*$/, "$1");
   const begin = Math.max(text.lastIndexOf("\n\n") + 1, end);
   return text.slice(0, begin) + healedParagraph(withoutHints(text.slice(begin)));
 }
@@ -33,13 +34,12 @@ function fences(text) {
 
 /** Takes away the beginning of a last line that could become a heading, a list, a rule, a table or code. */
 function withoutHints(text) {
-  const at = text.lastIndexOf("\n") + 1;
-  const line = text.slice(at);
-  if (/^ {0,3}(?:[-=*_+#>|]+|\d{1,9}[.)]?|`{1,2}|~{1,2})\s*$/.test(line)) return text.slice(0, at).replace(/\n$/, "");
   // the first row of a table is one only when the second has come
-  const table = /(?:^|\n)(\|[^\n]*)(?:\n[|:\- ]*)?$/.exec(text);
+  const table = /(?:^|\n)\|[^\n]*(?:\n[|:\- ]*)?$/.exec(text);
   if (table && !/\n\|?[ :]*-+[ :|-]*\|[^\n]*\n/.test(text)) return text.slice(0, table.index);
-  return text;
+  const at = text.lastIndexOf("\n") + 1;
+  const isHint = /^ *(?:[-=*_+#>|]+|\d{1,9}[.)]?|`{1,2}|~{1,2}|[-*+] \[[ xX]?\]?)\s*$/.test(text.slice(at));
+  return isHint ? text.slice(0, at).replace(/\n$/, "") : text;
 }
 
 /** Closes code, emphasis and links that are open at the end. */
@@ -49,10 +49,11 @@ function healedParagraph(text) {
   if (plain.open) return (ticks ? text.slice(0, ticks.index) : text) + plain.open;
   let healed = ticks && openTicks(text) ? text.slice(0, ticks.index) : text;
   healed = healed
-    .replace(/!?\[([^\][\n]*)\]\([^)\s]*$/, "$1")
+    .replace(/!?\[([^\][\n]*)\](?:\([^)\s]*)?$/, "$1")
     .replace(/!?\[([^\][\n]*)$/, "$1")
     .replace(/(^|[^\\])[*_~]+$/, (marks, before) => (closes(plain.text, marks) ? marks : before));
-  return healed + unclosed(withoutCode(healed).text);
+  const marks = unclosed(withoutCode(healed).text);
+  return marks ? healed.trimEnd() + marks : healed;
 }
 
 /** Whether a text ends in backticks that open code rather than closing it. */

@@ -154,7 +154,7 @@ export class Sidebar {
       },
       ...items,
     );
-    document.body.append(menu);
+    this.element.append(menu);
     const { bottom, top, right } = anchor.getBoundingClientRect();
     const { offsetHeight, offsetWidth } = menu;
     menu.style.top = `${bottom + offsetHeight + 8 > innerHeight ? Math.max(8, top - offsetHeight - 4) : bottom + 4}px`;

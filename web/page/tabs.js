@@ -3,7 +3,6 @@
  */
 
 const NAME = "wgpu_engine model";
-const PATIENCE_MS = 15_000;
 
 export class Tabs {
   #channel = new BroadcastChannel(NAME);
@@ -84,10 +83,8 @@ export class Tabs {
     });
   }
 
-  /** Has the other tab give up its model. @returns {Promise<boolean>} whether this tab has the lock now */
-  async takeOver() {
-    const wait = AbortSignal.timeout(PATIENCE_MS);
+  /** Asks the other tab to give up its model; whoever waits has the lock then. */
+  ask() {
     this.#channel.postMessage({ what: "hand over" });
-    return this.wait(wait);
   }
 }

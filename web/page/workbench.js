@@ -16,6 +16,7 @@ import { StatusBar } from "./status_bar.js";
 import { welcome } from "./welcome.js";
 
 const LEAST_CONTEXT = 2048;
+const PATIENCE_MS = 10_000;
 
 export class Workbench {
   #choice = null;
@@ -65,7 +66,7 @@ export class Workbench {
       "header",
       { class: "top" },
       this.menu,
-      el("h1", {}, title),
+      el("h1", { class: "unseen" }, title),
       this.status.element,
       this.renew,
       iconButton("sliders", "Settings", () => this.openSettings()),
@@ -135,6 +136,7 @@ export class Workbench {
   /** @param {unknown} [error] that is to be shown above */
   async showModels(error) {
     if (this.#loading) return;
+    this.#waiting?.abort();
     const handlers = { choose: (choice) => this.load(choice), changed: () => this.showModels() };
     const choices = await this.engine.models().catch(() => []);
     const storage = await this.engine.storage?.();
@@ -214,6 +216,7 @@ export class Workbench {
     if (this.chat.error?.kind !== "context") this.chat.error = null;
     this.#showTalk();
     this.view.render();
+    this.#update();
     this.composer.focus();
   }
 
@@ -226,11 +229,12 @@ export class Workbench {
     this.#waiting = new AbortController();
     const { signal } = this.#waiting;
     this.engine.tabs.wait(signal).then((free) => free && !signal.aborted && this.load(choice));
-    const takeOver = async () => {
-      if (await this.engine.tabs.takeOver()) return;
-      announce("The other tab doesn't answer: close it");
+    const takeOver = () => {
+      this.engine.tabs.ask();
+      setTimeout(() => signal.aborted || view.append(el("p", {}, "The other tab doesn't answer. Close it, please.")), PATIENCE_MS);
     };
-    this.#showScreen(elsewhereView(await this.engine.tabs.who(), takeOver));
+    const view = elsewhereView(await this.engine.tabs.who(), takeOver);
+    if (!signal.aborted) this.#showScreen(view);
   }
 
   #lost(error) {
@@ -248,7 +252,9 @@ export class Workbench {
   }
 
   #showTalk() {
+    this.#waiting?.abort();
     this.screen.hidden = true;
+    this.screen.replaceChildren();
     this.talk.hidden = false;
     this.view.follow();
   }
@@ -270,7 +276,7 @@ export class Workbench {
   }
 
   openSettings() {
-    if (!document.querySelector("dialog")) openSettings(this.settings, () => this.#update());
+    if (!document.querySelector("dialog[open]")) openSettings(this.settings, () => this.#update());
   }
 
   /** @param {boolean} [open] */

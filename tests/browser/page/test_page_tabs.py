@@ -1,0 +1,57 @@
+"""One tab has the model; others say so and may have it."""
+
+from playwright.sync_api import expect
+
+from tests.browser.page.conftest import Visit, answers, message_field, send
+
+
+def test_a_second_tab_asks_before_it_takes_the_model(visit: Visit) -> None:
+    first = visit.chat()
+    send(first, "Hello")
+    second = visit.open()
+    second.get_by_role("button", name="Load Fake 135M").click()
+    expect(second.get_by_role("heading", name="The model runs in another tab")).to_be_visible()
+    expect(second.locator(".elsewhere")).to_contain_text("fake is loaded there")
+    assert second.evaluate("fake.loads.length") == 0
+    second.get_by_role("button", name="Use it here").click()
+    expect(message_field(second)).to_be_visible()
+    expect(first.locator(".error-card[data-kind=moved]")).to_be_visible()
+    assert first.evaluate("fake.closed") == 1
+    send(second, "And here")
+    first.get_by_role("button", name="Load the model").click()
+    first.get_by_role("button", name="Use it here").click()
+    expect(message_field(first)).to_be_visible()
+    expect(second.locator(".error-card[data-kind=moved]")).to_be_visible()
+
+
+def test_an_answer_that_the_takeover_breaks_off_is_kept(visit: Visit) -> None:
+    first = visit.chat(holdAfter=2)
+    send(first, "One two three", wait=False)
+    expect(answers(first)).to_contain_text("You said:")
+    second = visit.open()
+    second.get_by_role("button", name="Load Fake 135M").click()
+    expect(second.locator(".elsewhere")).to_contain_text("would be interrupted")
+    second.get_by_role("button", name="Use it here").click()
+    expect(message_field(second)).to_be_visible()
+    expect(answers(first).locator(".note")).to_have_text("Interrupted")
+    second.locator(".conversation").click()
+    expect(answers(second)).to_contain_text("You said:")
+
+
+def test_a_tab_that_waits_goes_on_when_the_other_is_closed(visit: Visit) -> None:
+    first = visit.chat(holdAfter=2)
+    send(first, "One two three", wait=False)
+    expect(answers(first)).to_contain_text("You said:")
+    second = visit.open()
+    second.get_by_role("button", name="Load Fake 135M").click()
+    expect(second.get_by_role("button", name="Use it here")).to_be_visible()
+    first.close()
+    expect(message_field(second)).to_be_visible()
+    assert second.evaluate("fake.loads.length") == 1
+
+
+def test_conversations_of_one_tab_appear_in_the_other(visit: Visit) -> None:
+    second = visit.open()
+    first = visit.chat()
+    send(first, "Hello")
+    expect(second.locator(".conversation")).to_have_text("Hello")
