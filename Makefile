@@ -44,7 +44,7 @@ test: web ## set up and run all tests but the slow ones
 	@$(BIN)/wgpu-engine pull $(ENCODER)
 	$(BIN)/pytest -m "not slow"
 
-test-slow: $(VENV)/.ready-dev ## the sweeps that take minutes
+test-slow: web ## the sweeps that take minutes
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	$(BIN)/pytest -m slow

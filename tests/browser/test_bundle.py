@@ -102,6 +102,7 @@ def test_the_page_with_and_without_a_server(alone: Browser, site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
+@pytest.mark.timeout(1200)
 def test_the_page_with_the_default_model(alone: Browser, make_bundle: Callable[..., Path], smollm2: Path) -> None:
     go_through(alone, make_bundle(smollm2), "SmolLM2", 8)
 
