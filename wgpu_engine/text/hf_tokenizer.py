@@ -76,12 +76,12 @@ class HFTokenizer(Tokenizer):
     def _without(self, special: set[str], instead: Sequence[dict[str, Any]]) -> Encoder:
         """An encoder that doesn't know these tokens, but others."""
         model = dict(self._document["model"])
-        special.discard(model.get("unk_token"))
+        kept = [entry for entry in self._added if entry["content"] not in special]
+        special.discard(model.get("unk_token"))  # which the model can't do without
         model["vocab"] = {text: index for text, index in model["vocab"].items() if text not in special}
         model["vocab"] |= {entry["content"]: entry["id"] for entry in instead}
         if "merges" in model:
             model["merges"] = [merge for merge in model["merges"] if not _parts(merge) & special]
-        kept = [entry for entry in self._added if entry["content"] not in special]
         return self._make(_text_of(self._document | {"model": model, "added_tokens": [*kept, *instead]}))
 
 
