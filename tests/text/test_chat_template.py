@@ -18,7 +18,6 @@ from wgpu_engine.text.vocabulary import Vocabulary
 
 DATA = Path(__file__).parent / "data"
 EXPECTED = json.loads((DATA / "chat_renders.json").read_text(encoding="utf-8"))
-ONES = str([1] * 2_000)
 USER = {"role": "user", "content": "Hello"}
 
 
@@ -128,44 +127,7 @@ def test_monstrous_templates_are_refused(source):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set xs = range(9999) | list %}{% for a in xs %}{% for b in xs %}{% endfor %}{% endfor %}",
-        "{% for a in range(10 ** 9) %}{% endfor %}",
-        "{{ 'x' * 10 ** 9 }}",
-        "{{ [1] * 10 ** 9 }}",
-        "{{ 9 ** 9 ** 9 ** 9 }}",
-        "{{ 'x'.ljust(10 ** 9) }}",
-        "{{ 'x' | center(999999999) }}",
-        "{{ 'x' | indent(width=999999999, first=true) }}",
-        "{{ '%999999999d' % 1 }}",
-        "{{ '%999999999d' | format(1) }}",
-        "{{ '{:999999999}'.format(1) }}",
-        "{{ '{:{}}'.format(1, 999999999) }}",
-        "{{ '%*d' | format(999999999, 1) }}",
-        "{{ ('x' * 9999).replace('', 'x' * 9999) }}",
-        "{{ ('x' * 9999).join('x' * 9999) }}",
-        "{{ range(9999) | list | join('x' * 9999) }}",
-        "{{ range(99999) | map('string') | join('x' * 9999) }}",
-        "{% set ns = namespace(n=2) %}{% for a in range(99) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
-        f"{{% for a in {ONES} %}}{{% for b in {ONES} %}}{{% endfor %}}{{% endfor %}}",
-        "{% set ns = namespace(t='x') %}{% for a in range(60) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}",
-        "{% set ns = namespace(t='x') %}{% for a in range(60) %}{% set ns.t = ns.t + ns.t %}{% endfor %}",
-        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% for a in range(50000) %}{{ 'x' * 1000 }}{% endfor %}",
-        "{{ messages.__class__.__mro__ }}",
-        "{{ ''.__class__.__base__.__subclasses__() }}",
-        "{{ messages.append(1) }}",
-        "{{ namespace(__class__=1) }}",
-        "{% set ns = namespace() %}{% set ns.__class__ = 1 %}",
-        "{{ 'a' + 1 }}",
-        "{{ messages[0].nothing.at.all }}",
-        "{% for a in none %}{% endfor %}",
-    ],
-)
+@pytest.mark.parametrize("source", json.loads((DATA / "bad_templates.json").read_text(encoding="utf-8")))
 def test_bad_templates_neither_hang_nor_escape(source):
     render("")  # leaves a budget behind, of which compiling must make no use
     with pytest.raises(RequestError) as refused:

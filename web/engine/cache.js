@@ -1,6 +1,6 @@
 import { CacheIndex } from "./cache_index.js";
 import { sha256 } from "./digest.js";
-import { PART, partLength } from "./parts.js";
+import { partLength } from "./parts.js";
 import { SourceError } from "./source_error.js";
 import { empty, folderNames, modelFolder, readFile, removeFrom, takeLock, writeFile } from "./storage.js";
 
@@ -122,11 +122,12 @@ export class CacheEntry {
   }
 
   /**
-   * Makes some room for a part that could not be written; it may take several goes.
+   * Makes some room for part `index`, which could not be written; it may take several goes.
    * @returns {Promise<boolean>} false where there can't be enough for all that is missing
    */
-  async makeRoom() {
-    return evict(1, this.missing - PART, this._file.id); // what is free is less than a part
+  async makeRoom(index) {
+    // what is free is less than the part
+    return evict(1, this.missing - partLength(index, this._file.size), this._file.id);
   }
 
   /** Lets others evict it. */

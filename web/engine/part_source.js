@@ -188,7 +188,7 @@ export class PartSource {
         break;
       } catch (error) {
         if (!isFull(error)) throw error;
-        if (!(await this._entry.makeRoom())) this._full();
+        if (!(await this._entry.makeRoom(index))) this._full();
       }
     }
     if (!this._storing) this._check();

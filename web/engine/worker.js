@@ -49,7 +49,8 @@ const calls = {
     reportCompiled = (done, total) => progress("kernels", done, total);
     try {
       const report = (stage, done, total) => stage === "weights" && progress(stage, done, total);
-      return JSON.parse(await session.load(sources, JSON.stringify(options ?? {}), report));
+      const model = JSON.parse(await session.load(sources, JSON.stringify(options ?? {}), report));
+      return { ...model, warnings: [...model.warnings, ...sources.flatMap((each) => each.warnings)] };
     } finally {
       reportCompiled = () => {};
       for (const each of sources) each.close();

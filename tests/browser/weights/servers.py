@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 _TYPES = {".js": "text/javascript", ".html": "text/html", ".json": "application/json", ".wasm": "application/wasm"}
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 
 
 @dataclass
@@ -39,6 +39,8 @@ class Served:
     """bytes that it says it has, in place of what it has"""
     stated_length: int | None = None
     """Content-Length in place of the true one"""
+    stalls: list[float] = field(default_factory=list)
+    """seconds before the body of the first answer, of the second, …"""
     delay: float = 0.0
     """seconds before each chunk"""
     redirect: str | None = None
@@ -159,6 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = len(data) if served is None or served.stated_length is None else served.stated_length
         self.send_header("Content-Length", str(length))
         self.end_headers()
+        if served and served.stalls:
+            self.wfile.flush()
+            time.sleep(served.stalls.pop(0))
         cut = served.cuts.pop(0) if served and served.cuts and len(data) > 4 else None
         try:
             for start in range(0, len(data) if cut is None else min(cut, len(data)), _CHUNK):

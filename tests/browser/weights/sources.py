@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 from .servers import ModelServer
 
 PART = 16 << 20
-SIZE = 2 * PART + 12345
+SIZE = PART + (1 << 20) + 12345
 DATA = random.Random(7).randbytes(SIZE)
 HELPERS = """
     const source = await import("/engine/source.js"), cache = await import("/engine/cache.js");

@@ -35,7 +35,7 @@ def test_a_spoilt_part_is_fetched_again(page: Page, server: ModelServer, kind: s
         found, events, _ = run(page, READ, what)
         assert found == sha256(DATA) and events[-1]["done"] == SIZE
         fetched = [asked for _, asked in server.asked if asked != "bytes=0-3"]
-        assert fetched == ([f"bytes={PART}-{2 * PART - 1}"] if again else [])
+        assert fetched == ([f"bytes={PART}-{SIZE - 1}"] if again else [])
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"version":1,"size":-1}', '{"version":1,"parts":[7]}'])
@@ -105,19 +105,19 @@ def test_storage_that_is_full(page: Page, server: ModelServer, context: BrowserC
     server.files = {"small": Served(DATA[:1000]), "m.gguf": Served(DATA, ranges=ranges)}
     run(page, READ, bundled("small", DATA[:1000]) | {"base": server.url})
     what = bundled("m.gguf", DATA) | {"base": server.url}
-    _set_quota(page, context, PART + (5 << 20))
+    _set_quota(page, context, 10 << 20)
     found, events, [warning] = run(page, READ, what)
     assert found == sha256(DATA) and events[-1]["done"] == SIZE
     assert "m.gguf doesn't fit into what this browser lets the page store" in warning
     bytes_of = {entry["name"]: entry["bytes"] for entry in run(page, "return cache.listCached();")}
-    assert bytes_of == {"small": 1000, "m.gguf": PART}
+    assert bytes_of == {"small": 1000, "m.gguf": 0}
     server.asked.clear()
     assert run(page, READ, what)[0] == sha256(DATA)
-    assert len(server.asked) == (2 if ranges else 1), "what is there serves"
+    assert len(server.asked) == (2 if ranges else 1)
 
 
 def test_storage_that_is_known_to_be_too_small(page: Page, server: ModelServer) -> None:
-    small = "navigator.storage.estimate = async () => ({ quota: 20 << 20, usage: 0 });"
+    small = "navigator.storage.estimate = async () => ({ quota: 17 << 20, usage: 0 });"
     found, _, [warning] = run(page, small + READ, bundled("m.gguf", DATA) | {"base": server.url})
     assert found == sha256(DATA) and "doesn't fit" in warning
     assert [entry["bytes"] for entry in run(page, "return cache.listCached();")] == [0]
@@ -189,7 +189,7 @@ def test_no_more_than_a_part_is_kept_in_memory(page: Page, server: ModelServer) 
     script = """
         const s = await open(given);
         await s.download();
-        for (const at of [0, s.size - 5, 20 << 20]) await s.read(at, 5);
+        for (const at of [0, s.size - 5, 1 << 20]) await s.read(at, 5);
         return [...s._kept.values()].reduce((sum, bytes) => sum + bytes.buffer.byteLength, 0);
     """
     what = bundled("m.gguf", DATA) | {"base": server.url}
