@@ -29,6 +29,8 @@ const KINDS = {
 let pyodide = null;
 let session = null;
 let reportCompiled = () => {};
+/** Whether the device has had a model, or is lost: the next one gets another, so that nothing of this one is left. */
+let used = false;
 const AGAIN = "check the connection and reload the page";
 const aborts = new Map();
 
@@ -43,8 +45,11 @@ const calls = {
   },
 
   async load({ source, options }, { progress, signal }) {
-    session.close();
-    await session.start(await openGPU());
+    if (used) {
+      session.close();
+      await session.start(await openGPU());
+    }
+    used = true;
     const sources = await openSource(source, { onProgress: (p) => progress(p.stage, p.done, p.total, p), signal });
     reportCompiled = (done, total) => progress("kernels", done, total);
     try {
@@ -121,7 +126,10 @@ self.addEventListener("message", async ({ data: { id, call, args } }) => {
 
 function openGPU() {
   return GPU.open({
-    onLost: (message) => self.postMessage({ event: "lost", message }),
+    onLost: (message) => {
+      used = true;
+      self.postMessage({ event: "lost", message });
+    },
     onCompiled: (done, total) => reportCompiled(done, total),
   });
 }
