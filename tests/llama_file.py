@@ -49,9 +49,11 @@ class LlamaFile:
     raw: Callable[[str, NDArray[np.uint8]], None] = lambda name, data: None
     """may change a tensor's bytes [rows, row bytes] before they are written"""
     seed: int = 1
+    tensors_per_part: int = 0
+    """above 0 the model is split into parts beside `path`, of which `write` returns the first"""
 
     def write(self) -> Path:
-        writer = gguf.GGUFWriter(self.path, self.architecture)
+        writer = gguf.GGUFWriter(self.path, self.architecture, split_max_tensors=self.tensors_per_part)
         tokens = self._write_vocabulary(writer)
         if self.name:
             writer.add_name(self.name)
@@ -72,7 +74,7 @@ class LlamaFile:
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        return self.path
+        return min(self.path.parent.glob(f"{self.path.stem}-00001-of-*.gguf"), default=self.path)
 
     def _settings(self) -> dict[str, Any]:
         return {

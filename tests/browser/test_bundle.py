@@ -81,7 +81,7 @@ def go_through(browser: Browser, folder: Path, title: str, longest: int) -> None
         page.keyboard.press("Enter")
         expect(page.locator(".message.assistant").nth(1)).to_be_visible(timeout=SLOW_MS)
         page.get_by_role("button", name="Stop").click()
-        expect(page.locator(".message.running")).to_have_count(0)
+        expect(page.locator(".message.running")).to_have_count(0, timeout=SLOW_MS)
         set_up(page, longest)
 
         page.evaluate("() => navigator.serviceWorker.ready.then(() => true)")
@@ -140,15 +140,18 @@ def test_a_model_that_changed_on_the_host_is_told_apart(
     server.close()
 
 
-def test_the_smallest_page(alone: Browser, site: Path, tmp_path: Path) -> None:
+def test_the_smallest_page(alone: Browser, make_bundle: Callable[..., Path], tiny_llama: Any, tmp_path: Path) -> None:
+    """With a model in several files."""
     example = ROOT / "examples" / "browser" / "hello.html"
     assert len(example.read_text().splitlines()) < 40
+    site = make_bundle(tiny_llama(vocabulary="gpt2", name="Split", tensors_per_part=8))
+    assert len(list((site / "models").rglob("*.gguf"))) > 1
     shutil.copy(example, tmp_path)
     (tmp_path / "site").symlink_to(site, target_is_directory=True)
     server = StaticServer(tmp_path)
     with visit(alone, server.url) as page:
         page.goto(server.url + "hello.html")
-        expect(page.get_by_role("status")).to_contain_text("tiny chat on ", timeout=SLOW_MS)
+        expect(page.get_by_role("status")).to_contain_text("Split on ", timeout=SLOW_MS)
         button = page.get_by_role("button", name="Go on")
         button.click()
         expect(button).to_be_enabled(timeout=SLOW_MS)

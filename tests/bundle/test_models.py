@@ -25,6 +25,19 @@ def test_a_file_of_ones_own(tiny_llama: Write, tmp_path: Path) -> None:
     assert found.memory_bytes > 64 << 20
 
 
+def test_all_parts_of_a_split_model(tiny_llama: Write) -> None:
+    first = tiny_llama(tensors_per_part=8, name="In parts")
+    parts = sorted(first.parent.glob(f"{first.name.removesuffix('-00001-of-00003.gguf')}-*.gguf"))
+    assert len(parts) == 3
+    for part in parts:
+        found = choose(str(part), Store())
+        assert found.paths == tuple(parts)
+        assert (found.title, found.id) == ("In parts", first.name.removesuffix("-00001-of-00003.gguf"))
+    parts[1].rename(parts[1].with_suffix(".away"))
+    with pytest.raises(EngineError, match="is one of 3 parts: put"):
+        choose(str(first), Store())
+
+
 def test_titles_hold_no_control_characters(tiny_llama: Write, tmp_path: Path) -> None:
     named = tiny_llama(metadata={"general.name": "x"})
     data = named.read_bytes()
