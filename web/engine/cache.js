@@ -2,7 +2,7 @@ import { CacheIndex } from "./cache_index.js";
 import { sha256 } from "./digest.js";
 import { partLength } from "./parts.js";
 import { SourceError } from "./source_error.js";
-import { empty, folderNames, modelFolder, readFile, removeFrom, takeLock, writeFile } from "./storage.js";
+import { folderNames, modelFolder, readFile, removeAllBut, removeFrom, takeLock, writeFile } from "./storage.js";
 
 const ASKED = "wgpu-engine-persist";
 
@@ -29,11 +29,10 @@ export class CacheEntry {
     try {
       const entry = new CacheEntry(await folder.getDirectoryHandle(file.id, { create: true }), file, release);
       await entry._locked(async () => {
-        entry._index = await CacheIndex.read(entry._folder);
-        if (!entry._index?.isOf(file)) {
-          await empty(entry._folder);
-          entry._index = CacheIndex.of(file);
-        }
+        const found = await CacheIndex.read(entry._folder);
+        entry._index = found?.isOf(file) ? found : CacheIndex.of(file);
+        // of another version, or left by a tab that was closed while it wrote
+        await removeAllBut(entry._folder, entry._index.files);
         entry._index.used = Date.now();
         await entry._index.write(entry._folder);
       });

@@ -43,6 +43,12 @@ export class CacheIndex {
     return this.parts.reduce((sum, hash, index) => sum + (hash === null ? 0 : partLength(index, this.size)), 0);
   }
 
+  /** Names of the files that belong to it, its own included. */
+  get files() {
+    const parts = this.parts.map((hash, index) => (hash === null ? null : String(index)));
+    return new Set([FILE, ...parts]);
+  }
+
   /** Whether this is of the same version of a file. */
   isOf({ size, validator, hashes }) {
     const same = this.size === size && this.validator === validator;

@@ -36,7 +36,8 @@ export class PartSource {
     this._closed = false;
     if (!entry) {
       this.warnings.push(
-        "this browser keeps no files for this page, as in some private windows: models are downloaded again each time",
+        "this browser keeps no files for this page, as in some private windows or on a full disk: models are " +
+          "downloaded again each time",
       );
     }
     const cached = this._counted.reduce((sum, bytes) => sum + bytes, 0);

@@ -43,7 +43,8 @@ export async function writeFile(folder, name, bytes) {
     }
     return;
   }
-  // Safari before 26, in workers only
+  // Safari before 26
+  if (!handle.createSyncAccessHandle) throw new DOMException("only workers can write", "NotSupportedError");
   const access = await handle.createSyncAccessHandle();
   try {
     access.truncate(0);
@@ -63,11 +64,11 @@ export async function removeFrom(folder, name) {
   }
 }
 
-/** Removes all that is in a folder. */
-export async function empty(folder) {
-  const names = [];
-  for await (const name of folder.keys()) names.push(name);
-  for (const name of names) await removeFrom(folder, name);
+/** Removes what is in a folder but for files of these names. */
+export async function removeAllBut(folder, names) {
+  const others = [];
+  for await (const name of folder.keys()) if (!names.has(name)) others.push(name);
+  for (const name of others) await removeFrom(folder, name);
 }
 
 /** Names of the folders in `folder`. */

@@ -185,6 +185,78 @@ def test_several_tabs_at_once(context: BrowserContext, page: Page, server: Model
     assert not server.asked
 
 
+def test_a_browser_that_writes_in_workers_alone(page: Page, server: ModelServer) -> None:
+    """As Safari before version 26."""
+    worker = """
+        const code = `
+          import { openSource } from "${location.origin}/engine/source.js";
+          delete FileSystemFileHandle.prototype.createWritable;
+          onmessage = async ({ data }) => {
+            const [each] = await openSource(data);
+            await each.download();
+            const bytes = await each.read(each.size - 3, 3);
+            each.close();
+            postMessage([[...bytes], each.warnings]);
+          };
+        `;
+        const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+        const worker = new Worker(url, { type: "module" });
+        worker.postMessage(given);
+        return new Promise((resolve) => { worker.onmessage = ({ data }) => resolve(data); });
+    """
+    what = bundled("m.gguf", DATA) | {"base": server.url}
+    for asked in (2, 0):
+        server.asked.clear()
+        assert run(page, worker, what) == [list(DATA[-3:]), []]
+        assert len(server.asked) == asked
+    in_page = "delete FileSystemFileHandle.prototype.createWritable; await cache.removeCached(given.files[0].sha256);"
+    found, _, [warning] = run(page, in_page + READ, what)
+    assert found == sha256(DATA) and "keeps no files for this page" in warning
+
+
+def test_storage_that_is_cleared_meanwhile(page: Page, server: ModelServer) -> None:
+    script = """
+        const s = await open(given);
+        await s.download();
+        const before = await hash(s);
+        const root = await navigator.storage.getDirectory();
+        await root.removeEntry("wgpu-engine-models", { recursive: true });
+        const found = [before, await hash(s)];
+        s.close();
+        return found;
+    """
+    what = bundled("m.gguf", DATA) | {"base": server.url}
+    assert run(page, script, what) == [sha256(DATA)] * 2
+    assert run(page, READ, what)[0] == sha256(DATA)
+
+
+def test_what_a_crash_leaves_is_cleared_away(page: Page, server: ModelServer) -> None:
+    what = bundled("m.gguf", DATA) | {"base": server.url}
+    names = """
+        const root = await navigator.storage.getDirectory();
+        const models = await root.getDirectoryHandle("wgpu-engine-models");
+        const [entry] = await Array.fromAsync(models.values());
+    """
+    leave = (
+        names
+        + """
+        for (const name of ["7", "1.crswap"]) await entry.getFileHandle(name, { create: true });
+        const index = await entry.getFileHandle("index.json");
+        const values = JSON.parse(await (await index.getFile()).text());
+        values.parts[1] = null;
+        const stream = await index.createWritable();
+        await stream.write(JSON.stringify(values));
+        await stream.close();
+    """
+    )
+    run(page, READ, what)
+    run(page, leave)
+    server.asked.clear()
+    run(page, "(await open(given)).close();", what)
+    assert run(page, names + "return (await Array.fromAsync(entry.keys())).sort();") == ["0", "index.json"]
+    assert run(page, READ, what)[0] == sha256(DATA) and len(server.asked) == 1
+
+
 def test_no_more_than_a_part_is_kept_in_memory(page: Page, server: ModelServer) -> None:
     script = """
         const s = await open(given);
