@@ -1,7 +1,8 @@
 {# Which experts each row goes to, from the logits of the router.
 
    `choose`: the `used` largest of `experts` logits, of equal ones those of lower numbers; `choices` holds their numbers
-   and shares, a row's in order of the numbers. Shares are softmax over all logits or, with `normalised`, over the chosen.
+   and shares, a row's in order of the numbers. `shares` are a softmax over `all` logits or over the `chosen` ones, or
+   each logit's `sigmoid`.
    `group`: pairs of a row and an expert, sorted by expert and then row, in groups of at most `group_size`. Words of
    `groups`: 0 how many groups; from 4 on for each its expert, its first place in the order, and the end of its places
    there; then the order, a pair's number (row * used + which of the row's) at each place. #}
@@ -44,13 +45,24 @@ fn choose(row: u32, thread: u32) {
   }
   workgroupBarrier();
   for (var expert = thread; expert < ${experts}u; expert += ${threads}u) {
+{% if shares == "sigmoid" %}
+    // by an exponential that can't overflow
+    let logit = logits[row * ${logit_stride}u + expert];
+    let power = exp(-abs(logit));
+    powers[expert] = select(power, 1.0, logit >= 0.0) / (1.0 + power);
+{% else %}
     powers[expert] = exp(logits[row * ${logit_stride}u + expert] - largest);
+{% endif %}
   }
   workgroupBarrier();
+{% if shares == "sigmoid" %}
+  let sum = 1.0;
+{% else %}
   var sum = 0.0;
   for (var expert = 0u; expert < ${experts}u; expert++) {
-    sum += ${"select(0.0, powers[expert], chosen[expert] == 1u)" if normalised else "powers[expert]"};
+    sum += ${"select(0.0, powers[expert], chosen[expert] == 1u)" if shares == "chosen" else "powers[expert]"};
   }
+{% endif %}
   for (var expert = thread; expert < ${experts}u; expert += ${threads}u) {
     if (chosen[expert] == 1u) {
       var slot = 0u;

@@ -167,7 +167,7 @@ def run_everything(
             pool(builder, x, WIDTH, "mean")
             for used, experts in ((1, 2), (3, 40)):
                 route_of = builder.floats(experts, "routes")
-                routing = route(builder, route_of, experts, used, normalised=True)
+                routing = route(builder, route_of, experts, used, shares="chosen" if used == 1 else "sigmoid")
                 pairs, downs = (
                     weight(loader, table.quant.name, *[experts * WIDTH] * ports, experts=experts) for ports in (2, 1)
                 )

@@ -37,6 +37,7 @@ ARCHITECTURES = {
     "PhiForCausalLM": gguf.MODEL_ARCH.PHI2,
     "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
     "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
+    "Qwen2MoeForCausalLM": gguf.MODEL_ARCH.QWEN2MOE,
     "Qwen3MoeForCausalLM": gguf.MODEL_ARCH.QWEN3MOE,
     "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
 }
@@ -193,6 +194,7 @@ def _add_settings(writer: gguf.GGUFWriter, config: Config) -> None:
         "mixtral": _add_experts,
         "phi": _add_phi,
         "phi3": _add_phi3,
+        "qwen2_moe": _add_experts,
         "qwen3_moe": _add_experts,
     }
     if kind in own:
@@ -291,6 +293,8 @@ def _add_experts(writer: gguf.GGUFWriter, config: Config) -> None:
     writer.add_expert_used_count(config["num_experts_per_tok"])
     if "moe_intermediate_size" in config:
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
 
 
 def _add_bert(writer: gguf.GGUFWriter, config: Config) -> None:

@@ -117,6 +117,7 @@ def test_fast_on_quantized_weights(architecture: str, tmp_path: Path) -> None:
     """
     changes = {
         "Gemma3ForCausalLM": {"layer_types": ["sliding_attention"] * 2},
+        "Qwen2MoeForCausalLM": {"moe_intermediate_size": 64},
         "Qwen3MoeForCausalLM": {"moe_intermediate_size": 64},
     }
     folder = write_folder(tmp_path / "folder", config_of(architecture, **changes.get(architecture, {})))

@@ -24,7 +24,7 @@ from wgpu_engine.platform.drive import drive
 from wgpu_engine.platform.memory_source import MemorySource
 
 WIDTH, INNER, EXPERTS = 32, 8, 3
-MIXTURE = Mixture(EXPERTS, 2, INNER, normalised=True, scale=1.0)
+MIXTURE = Mixture(EXPERTS, 2, INNER, "chosen", 1.0)
 
 
 def mixture(**values: Any) -> Mixture | None:
@@ -35,9 +35,10 @@ def mixture(**values: Any) -> Mixture | None:
 
 
 def test_settings() -> None:
-    assert mixture() == Mixture(8, 2, 64, normalised=True, scale=1.0)
+    assert mixture() == Mixture(8, 2, 64, "chosen", 1.0)
     others = {"expert_feed_forward_length": 48, "expert_weights_norm": False, "expert_weights_scale": 2.5}
-    assert mixture(**others) == Mixture(8, 2, 48, normalised=False, scale=2.5)
+    assert mixture(**others) == Mixture(8, 2, 48, "all", 2.5)
+    assert mixture(expert_shared_feed_forward_length=32) == Mixture(8, 2, 64, "chosen", 1.0, 32)
     assert mixture(expert_count=0, expert_used_count=0) is None
     assert mixture(expert_gating_func=1, expert_shared_count=0) == mixture()
 
@@ -52,6 +53,8 @@ def test_settings() -> None:
         {"expert_count": -1},
         {"feed_forward_length": 0},
         {"expert_feed_forward_length": 30},
+        {"expert_shared_feed_forward_length": 30},
+        {"expert_shared_feed_forward_length": 64, "expert_count": 1, "expert_used_count": 1},
     ],
 )
 def test_absurd_settings(wrong: dict[str, Any]) -> None:
@@ -190,7 +193,7 @@ def test_what_a_token_costs(tmp_path: Path, architecture: str) -> None:
     assert found[0][0] - found[0][1] == idle > 0
 
 
-@pytest.mark.parametrize("architecture", ["MixtralForCausalLM", "Qwen3MoeForCausalLM"])
+@pytest.mark.parametrize("architecture", ["MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"])
 def test_fast_on_quantized_experts(tmp_path: Path, architecture: str) -> None:
     """Most rows choose the same experts as in `exact`, and are near it then."""
     config = config_of(architecture, hidden_size=64, intermediate_size=96, moe_intermediate_size=96)

@@ -28,18 +28,20 @@ def chosen_of(logits: Array, used: int) -> Array:
     return np.sort(np.argsort(-logits, axis=1, kind="stable")[:, :used], axis=1)
 
 
-def shares_of(logits: Array, chosen: Array, normalised: bool, scale: float = 1.0) -> Array:
+def shares_of(logits: Array, chosen: Array, kind: str, scale: float = 1.0) -> Array:
+    if kind == "sigmoid":
+        return scale / (1 + np.exp(-np.take_along_axis(logits.astype(np.float64), chosen, axis=1)))
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     mine = np.take_along_axis(powers, chosen, axis=1)
-    return scale * mine / (mine if normalised else powers).sum(axis=1, keepdims=True)
+    return scale * mine / (mine if kind == "chosen" else powers).sum(axis=1, keepdims=True)
 
 
-def routed(lab: Any, plan: Any, logits: Array, used: int, normalised: bool = True, scale: float = 1.0) -> Routing:
+def routed(lab: Any, plan: Any, logits: Array, used: int, shares: Any = "chosen", scale: float = 1.0) -> Routing:
     """A routing by these logits, which have a row for each that is live."""
     buffer = plan.floats(logits.shape[1], "router")
     lab.fill(buffer, np.float32(np.nan))
     lab.write_rows(buffer, logits)
-    return route(plan, buffer, logits.shape[1], used, normalised=normalised, scale=scale)
+    return route(plan, buffer, logits.shape[1], used, shares=shares, scale=scale)
 
 
 def check_groups(lab: Any, routing: Routing, chosen: Array) -> None:
@@ -61,12 +63,12 @@ def check_groups(lab: Any, routing: Routing, chosen: Array) -> None:
 @pytest.mark.parametrize(("experts", "used"), [*MIXTURES, (128, 8), (512, 10)])
 def test_route(experts: int, used: int, rows: int, lab: Any, builder: Any) -> None:
     live = int(lab.rng.integers(1, rows + 1))
-    normalised, scale = bool(lab.rng.integers(2)), float(lab.rng.choice([1.0, 2.5]))
+    kind, scale = str(lab.rng.choice(["all", "chosen", "sigmoid"])), float(lab.rng.choice([1.0, 2.5]))
     logits = (3 * lab.rng.standard_normal((live, experts))).astype(np.float32)
     # equal ones too
     logits[:, lab.rng.integers(0, experts, experts // 2)] = logits[:, :1]
     plan = builder(rows)
-    routing = routed(lab, plan, logits, used, normalised, scale)
+    routing = routed(lab, plan, logits, used, kind, scale)
     lab.fill(routing.choices)
     lab.write_state(plan, [(0, 0, 0)] * live)
     lab.run(plan)
@@ -74,7 +76,7 @@ def test_route(experts: int, used: int, rows: int, lab: Any, builder: Any) -> No
     chosen = chosen_of(logits, used)
     assert np.array_equal(words[:live, :, 0], chosen)
     shares = np.ascontiguousarray(words[:live, :, 1]).view(np.float32)
-    np.testing.assert_allclose(shares, shares_of(logits, chosen, normalised, scale), rtol=2e-5)
+    np.testing.assert_allclose(shares, shares_of(logits, chosen, kind, scale), rtol=2e-5)
     assert (np.ascontiguousarray(words[live:]).view(np.float32) < -100_000).all(), "rows beyond the step's are written"
     check_groups(lab, routing, chosen)
 
@@ -177,7 +179,7 @@ def check_added(lab: Any, builder: Any, mixture: Mixture) -> None:
     matrix = lab.matrix(m.name, m.experts * m.features, m.k)
     weight = lab.load(matrix, experts=m.experts)
     logits = draw_logits(lab.rng, m)
-    routing = routed(lab, plan, logits, m.used, normalised=False, scale=1.5)
+    routing = routed(lab, plan, logits, m.used, shares="all", scale=1.5)
     codec = codec_for(plan, weight)
     a = plan.activation(m.k, codec, "gated", routing.pairs)
     lab.fill(a, np.float32(np.nan))
@@ -194,7 +196,7 @@ def check_added(lab: Any, builder: Any, mixture: Mixture) -> None:
     lab.run(plan)
     assert (h.width, h.codec, h.eps) == (m.features, codec, EPS)
     chosen = chosen_of(logits, m.used)
-    shares = shares_of(logits, chosen, False, 1.5)[..., None]
+    shares = shares_of(logits, chosen, "all", 1.5)[..., None]
     weights, seen = by_expert(matrix.values, m)[chosen], seen.reshape(m.live, m.used, m.k, 1)
     wanted = (shares * np.matmul(weights, seen)[..., 0]).sum(axis=1) + before[: m.live]
     bound = 3 * TOLERANCE * (shares * np.matmul(abs(weights), abs(seen))[..., 0]).sum(axis=1) + 1e-6

@@ -43,12 +43,20 @@ MIXTRAL_NAMES = {
     "model.layers.#.block_sparse_moe.experts.#.w3.weight": "blk.#.ffn_up.#.weight",
 }
 
-QWEN3_MOE_NAMES = {
-    **QWEN3_NAMES,
+_QWEN_EXPERTS = {
     "model.layers.#.mlp.gate.weight": "blk.#.ffn_gate_inp.weight",
     "model.layers.#.mlp.experts.#.gate_proj.weight": "blk.#.ffn_gate.#.weight",
     "model.layers.#.mlp.experts.#.up_proj.weight": "blk.#.ffn_up.#.weight",
     "model.layers.#.mlp.experts.#.down_proj.weight": "blk.#.ffn_down.#.weight",
+}
+QWEN3_MOE_NAMES = {**QWEN3_NAMES, **_QWEN_EXPERTS}
+QWEN2_MOE_NAMES = {
+    **LLAMA_NAMES,
+    **_QWEN_EXPERTS,
+    "model.layers.#.mlp.shared_expert_gate.weight": "blk.#.ffn_gate_inp_shexp.weight",
+    "model.layers.#.mlp.shared_expert.gate_proj.weight": "blk.#.ffn_gate_shexp.weight",
+    "model.layers.#.mlp.shared_expert.up_proj.weight": "blk.#.ffn_up_shexp.weight",
+    "model.layers.#.mlp.shared_expert.down_proj.weight": "blk.#.ffn_down_shexp.weight",
 }
 
 
@@ -78,6 +86,17 @@ def qwen2_settings(config: HFConfig) -> dict[str, Value]:
     if not config.flag("use_sliding_window", False):
         return settings
     return {**settings, **window_settings(config, 4096, config.count("max_window_layers", 28, smallest=0))}
+
+
+def qwen2_moe_settings(config: HFConfig) -> dict[str, Value]:
+    return {
+        **qwen2_settings(config),
+        "expert_count": config.count("num_experts", 60),
+        "expert_used_count": config.count("num_experts_per_tok", 4),
+        "expert_feed_forward_length": config.count("moe_intermediate_size", 1408),
+        "expert_shared_feed_forward_length": config.count("shared_expert_intermediate_size", 5632),
+        "expert_weights_norm": config.flag("norm_topk_prob", False),
+    }
 
 
 def qwen3_moe_settings(config: HFConfig) -> dict[str, Value]:

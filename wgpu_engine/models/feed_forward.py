@@ -17,7 +17,7 @@ from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder
 from wgpu_engine.ops.experts import add_experts, gated_experts
 from wgpu_engine.ops.matmul import Gate, add_to_residual, codec_for, gated, project
 from wgpu_engine.ops.repack import Loader
-from wgpu_engine.ops.routing import MOST_EXPERTS, route
+from wgpu_engine.ops.routing import MOST_EXPERTS, Routing, Shares, route
 from wgpu_engine.ops.weight import Norm, Weight
 
 _SOFTMAX = 1
@@ -33,13 +33,18 @@ class Mixture:
     used: int
     inner: int
     """features of an expert's gate"""
-    normalised: bool
-    """shares add up to one"""
+    shares: Shares
     scale: float
+    shared: int = 0
+    """features of the gate of an expert that all rows go through, times a share of its own; 0: there is none"""
 
     @staticmethod
-    def read(settings: Settings) -> "Mixture | None":
-        """None where the settings tell of no experts."""
+    def read(settings: Settings, *, normalised: bool = True, shared: bool = False) -> "Mixture | None":
+        """None where the settings tell of no experts.
+
+        Where they don't say it, `normalised` is whether shares add up to one, and `shared` whether there is an expert
+        that all rows go through.
+        """
         experts = settings.count("expert_count", 0, smallest=0, largest=MOST_EXPERTS)
         if not experts:
             return None
@@ -47,18 +52,25 @@ class Mixture:
             "expert_shared_count", 0, smallest=0
         ):
             raise UnsupportedModelError(
-                "experts that all rows share, or that are chosen by another function than softmax, are not supported "
-                "yet: use a model like Mixtral or Qwen 3 MoE"
+                "experts that all rows share in full, or that are chosen by another function than softmax, are not "
+                "supported yet: use a model like Mixtral, Qwen 2 MoE or Qwen 3 MoE"
             )
         inner = settings.count("expert_feed_forward_length", settings.count("feed_forward_length", 0, smallest=0))
         if inner < 4 or inner % 4:
             raise ModelFileError(f"the experts' feed-forward has {inner} values, not a multiple of 4: {REMEDY}")
+        usual = settings.count("feed_forward_length", smallest=4) if shared else 0
+        width = settings.count("expert_shared_feed_forward_length", usual, smallest=0)
+        if width % 4 or (width and experts < 2):
+            raise ModelFileError(
+                f"an expert of {width} values, which all rows share beside {experts} others, can't be: {REMEDY}"
+            )
         return Mixture(
             experts,
             settings.count("expert_used_count", largest=experts),
             inner,
-            settings.flag("expert_weights_norm", True),
+            "chosen" if settings.flag("expert_weights_norm", normalised) else "all",
             settings.number("expert_weights_scale", 1.0),
+            width,
         )
 
 
@@ -99,25 +111,37 @@ class Experts:
     """[experts, width], with the norm's gain in it: it reads floats, whatever the experts read"""
     gate_up: tuple[Weight, ...]
     down: Weight
+    shared: "Experts | None" = None
+    """the one that all rows go through: a mixture of one"""
 
     @property
     def reads(self) -> tuple[Weight, ...]:
-        """As of `Gated`; the router reads floats."""
-        return self.gate_up
+        """As of `Gated`; routers read floats."""
+        return self.gate_up + (self.shared.reads if self.shared else ())
 
     @property
     def bytes_per_token(self) -> int:
         all_experts = sum(weight.bytes for weight in (*self.gate_up, self.down))
-        return self.router.bytes + all_experts * self.mixture.used // self.mixture.experts
+        mine = self.router.bytes + all_experts * self.mixture.used // self.mixture.experts
+        return mine + (self.shared.bytes_per_token if self.shared else 0)
 
     def add(self, builder: PlanBuilder, x: Buffer, h: Activation, norm: Norm, codec: Codec, scale: float) -> Activation:
         """As `Gated.add`."""
+        mixtures = (self, self.shared) if self.shared else (self,)
+        # all read x and h before the first adds to them
+        made = [each._made(builder, x, h, scale) for each in mixtures]
+        for each, (a, routing) in zip(mixtures, made, strict=True):
+            h = add_experts(builder, each.down, a, routing, x, norm, codec)
+        return h
+
+    def _made(self, builder: PlanBuilder, x: Buffer, h: Activation, scale: float) -> tuple[Activation, Routing]:
+        """What `down` reads, and of which experts."""
         m = self.mixture
-        logits = builder.floats(m.experts, "router")
+        logits = builder.floats(m.experts, f"router of {m.experts}")
         project(builder, (self.router,), Activation(x, h.width, "f32", h.squares, h.eps), logits, m.experts)
-        routing = route(builder, logits, m.experts, m.used, normalised=m.normalised, scale=m.scale * scale)
-        h = gated_experts(builder, self.gate_up, h, routing, codec_for(builder, self.down))
-        return add_experts(builder, self.down, h, routing, x, norm, codec)
+        routing = route(builder, logits, m.experts, m.used, shares=m.shares, scale=m.scale * scale)
+        label = f"gated of {m.experts}"
+        return gated_experts(builder, self.gate_up, h, routing, codec_for(builder, self.down), label=label), routing
 
 
 FeedForward = Gated | Experts
@@ -142,8 +166,24 @@ async def load_feed_forward(
             await loader.router(tensors.take(f"{prefix}ffn_gate_inp.weight", mixture.experts, width), norm),
             tuple([await loader.weight(f"{prefix}ffn_experts", each, experts=mixture.experts) for each in ports]),
             await loader.weight(f"{prefix}ffn_down_exps", [down], experts=mixture.experts),
+            await _load_shared(tensors, prefix, width, mixture.shared, norm, loader) if mixture.shared else None,
         )
     return await load_gated(tensors, prefix, width, inner, loader)
+
+
+async def _load_shared(
+    tensors: Tensors, prefix: str, width: int, inner: int, norm: TensorInfo, loader: Loader
+) -> Experts:
+    """The expert that all rows go through (Qwen 2 MoE), times the sigmoid of a product."""
+    router = tensors.take_row(f"{prefix}ffn_gate_inp_shexp.weight", width)
+    gate_up = [tensors.take(f"{prefix}ffn_{port}_shexp.weight", inner, width) for port in ("gate", "up")]
+    down = tensors.take(f"{prefix}ffn_down_shexp.weight", width, inner)
+    return Experts(
+        Mixture(1, 1, inner, "sigmoid", 1.0),
+        await loader.router(router, norm),
+        await loader.paired(f"{prefix}ffn_shared", gate_up),
+        await loader.weight(f"{prefix}ffn_down_shexp", [[down]]),
+    )
 
 
 async def load_gated(tensors: Tensors, prefix: str, width: int, inner: int, loader: Loader) -> Gated:

@@ -1,8 +1,8 @@
 """The llama family: pre-norm blocks of grouped attention with RoPE and a gated feed-forward or experts.
 
-Llama 1 to 3, SmolLM2, Mistral and Mixtral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Qwen 3 adds a norm of each
-query and key, SmolLM3 leaves every fourth layer without positions, Granite scales what it adds up, Phi 3 keeps Q, K and
-V in one tensor and gate and up in another. Tensor names: GGUF.
+Llama 1 to 3, SmolLM2, Mistral and Mixtral call themselves `llama`, Qwen 2 and 2.5 `qwen2`. Qwen 2 MoE has an expert for
+all rows beside the others, Qwen 3 a norm of each query and key, SmolLM3 every fourth layer without positions; Granite
+scales what it adds up, Phi 3 keeps Q, K and V in one tensor and gate and up in another. Tensor names: GGUF.
 """
 
 from dataclasses import dataclass
@@ -35,6 +35,10 @@ class Traits:
     """rotated pairs are half of the rotated width apart, as where conversion to GGUF doesn't permute q and k"""
     unrotated: int = 0
     """every so many layers one has no rotary embedding (NoPE); 0: none"""
+    normalised: bool = True
+    """whether the shares of experts add up to one"""
+    shared: bool = False
+    """whether there is an expert that all rows go through"""
 
 
 MEMBERS = {
@@ -42,6 +46,7 @@ MEMBERS = {
     "granite": Traits(neox=False),
     "smollm3": Traits(neox=False, unrotated=4),
     "qwen2": Traits(neox=True),
+    "qwen2moe": Traits(neox=True, normalised=False, shared=True),
     "qwen3": Traits(neox=True),
     "qwen3moe": Traits(neox=True),
     "phi3": Traits(neox=True),
@@ -83,7 +88,7 @@ class Config:
             layers=layers,
             width=settings.count("embedding_length"),
             feed_forward=settings.count("feed_forward_length"),
-            mixture=Mixture.read(settings),
+            mixture=Mixture.read(settings, normalised=traits.normalised, shared=traits.shared),
             heads=read_heads(settings, neox=traits.neox),
             eps=settings.number("attention.layer_norm_rms_epsilon", 1e-5),
             vocab=vocab,

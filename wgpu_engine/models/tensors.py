@@ -70,3 +70,9 @@ class Tensors:
         """A tensor of two dimensions, whatever their size; raises like `take`."""
         tensor = self._tensors.get(name)
         return self.take(name, *(tensor.shape if tensor and len(tensor.shape) == 2 else (0, 0)))
+
+    def take_row(self, name: str, columns: int) -> TensorInfo:
+        """A matrix of one row, which some files have as a vector; raises like `take`."""
+        tensor = self._tensors.get(name)
+        shape = (columns,) if tensor and len(tensor.shape) == 1 else (1, columns)
+        return replace(self.take(name, *shape), shape=(1, columns))

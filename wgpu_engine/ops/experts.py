@@ -18,13 +18,14 @@ def gated_experts(
     codec: Codec,
     *,
     gate: Gate = "silu",
+    label: str = "gated",
 ) -> Activation:
     """gate(a @ gate.T) * (a @ up.T), [rows * used, features] in `codec`, of each row's experts in order.
 
-    From one weight of two ports, or from two weights.
+    From one weight of two ports, or from two weights; into scratch memory that is called `label`.
     """
     features = weights[0].features
-    h = builder.activation(features, codec, "gated", routing.pairs)
+    h = builder.activation(features, codec, label, routing.pairs)
     if len(weights) == 1:
         bindings = [("h", activation_binding(codec), h)]
         _multiply_groups(builder, weights[0], a, "gate", bindings, routing, routing.used, gate=gate, out_codec=codec)

@@ -1,12 +1,15 @@
 """Which experts of a mixture each row goes to, chosen on the device."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from wgpu_engine.gpu.device import Buffer
 from wgpu_engine.ops.builder import PlanBuilder, op, row_floats
 
 MOST_EXPERTS = 512
 """of which workgroup memory of 16 KiB has room for four words each"""
+Shares = Literal["all", "chosen", "sigmoid"]
+"""what an expert's share is: its part in a softmax of all logits or of the chosen ones, or the sigmoid of its own"""
 _GROUP_SIZES = (1, 4, 8, 32)
 """columns that a workgroup may make, at most, with one expert's weights"""
 _FEW_ROWS = 8
@@ -45,11 +48,11 @@ def _most_groups(pairs: int, experts: int, size: int) -> int:
 
 @op
 def route(
-    builder: PlanBuilder, logits: Buffer, experts: int, used: int, *, normalised: bool, scale: float = 1.0
+    builder: PlanBuilder, logits: Buffer, experts: int, used: int, *, shares: Shares, scale: float = 1.0
 ) -> Routing:
     """The `used` experts of the largest logits [rows, experts] of each row.
 
-    Shares are the softmax of all logits or, where `normalised`, of the chosen ones; times `scale`.
+    Shares are times `scale`.
     """
     assert 0 < used <= experts <= MOST_EXPERTS
     rows = builder.rows
@@ -74,7 +77,7 @@ def route(
             experts=experts,
             used=used,
             logit_stride=row_floats(experts),
-            normalised=normalised,
+            shares=shares,
             scale=scale,
             group_size=size,
             most_groups=most,

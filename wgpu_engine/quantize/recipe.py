@@ -12,6 +12,7 @@ _INTEGERS = ("I8", "I16", "I32", "I64")
 _KEPT = (
     "_norm.weight",
     ".ffn_gate_inp.weight",
+    ".ffn_gate_inp_shexp.weight",
     ".ssm_conv1d.weight",
     ".shortconv.conv.weight",
     "position_embd.weight",

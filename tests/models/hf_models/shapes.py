@@ -37,7 +37,7 @@ def _ends(config: Config, norm: str = "model.norm", bias: bool = False, head_bia
 def _attention(name: str, config: Config, output: str = "o_proj") -> Shapes:
     width, q, kv, _ = _sizes(config)
     bias = config.get("attention_bias", False)
-    qkv_bias = bias or config["model_type"] == "qwen2"
+    qkv_bias = bias or config["model_type"] in ("qwen2", "qwen2_moe")
     sizes = {"q_proj": q, "k_proj": kv, "v_proj": kv}
     projections = {
         k: v for each, out in sizes.items() for k, v in _linear(f"{name}.{each}", out, width, qkv_bias).items()
@@ -99,7 +99,7 @@ def _mixtral(config: Config) -> Shapes:
     return _llama(config, experts)
 
 
-def _qwen3_moe(config: Config) -> Shapes:
+def _qwen_moe(config: Config) -> Shapes:
     width, _, _, inner = _sizes(config)
 
     def feed_forward(i: int, name: str) -> Shapes:
@@ -108,6 +108,9 @@ def _qwen3_moe(config: Config) -> Shapes:
         tensors = _linear(f"{name}.mlp.gate", config["num_experts"], width)
         for j in range(config["num_experts"]):
             tensors |= _gated(f"{name}.mlp.experts.{j}", width, config["moe_intermediate_size"])
+        if config["model_type"] == "qwen2_moe":
+            tensors |= _gated(f"{name}.mlp.shared_expert", width, config["shared_expert_intermediate_size"])
+            tensors |= _linear(f"{name}.mlp.shared_expert_gate", 1, width)
         return tensors
 
     return _llama(config, feed_forward)
@@ -247,6 +250,7 @@ _ARCHITECTURES: dict[str, Callable[[Config], Shapes]] = {
     "PhiForCausalLM": _phi,
     "Qwen2ForCausalLM": _llama,
     "Qwen3ForCausalLM": _llama,
-    "Qwen3MoeForCausalLM": _qwen3_moe,
+    "Qwen2MoeForCausalLM": _qwen_moe,
+    "Qwen3MoeForCausalLM": _qwen_moe,
     "SmolLM3ForCausalLM": _llama,
 }

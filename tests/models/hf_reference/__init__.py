@@ -27,6 +27,7 @@ FAMILIES: Mapping[str, Callable[[Checkpoint, Sequence[int]], Doubles]] = {
     "Phi3ForCausalLM": phi3.logits,
     "PhiForCausalLM": phi.logits,
     "Qwen2ForCausalLM": llama.logits,
+    "Qwen2MoeForCausalLM": mixture.logits,
     "Qwen3ForCausalLM": llama.logits,
     "Qwen3MoeForCausalLM": mixture.logits,
     "SmolLM3ForCausalLM": smollm3.logits,

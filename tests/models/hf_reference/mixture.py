@@ -1,6 +1,6 @@
-"""Mixtral and Qwen 3 with experts: a router sends each token to the few experts that it finds likeliest.
+"""Mixtral, Qwen 2 and Qwen 3 with experts: a router sends each token to the few experts that it finds likeliest.
 
-modeling_mixtral.py, modeling_qwen3_moe.py and their configurations.
+modeling_mixtral.py, modeling_qwen2_moe.py, modeling_qwen3_moe.py and their configurations.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,8 @@ def logits(model: Checkpoint, ids: Sequence[int]) -> Doubles:
     if model.config["model_type"] == "mixtral":
         window = model.config.get("sliding_window")
         return decode(model, ids, [window] * model.layers, lambda name, x: _mixtral(model, name, x))
+    if model.config["model_type"] == "qwen2_moe":
+        return decode(model, ids, [None] * model.layers, lambda name, x: _qwen2(model, name, x))
     window = model.config.get("sliding_window") if model.config.get("use_sliding_window") else None
     return decode(model, ids, [window] * model.layers, lambda name, x: _qwen3(model, name, x))
 
@@ -42,6 +44,12 @@ def _mixtral(model: Checkpoint, layer: str, x: Doubles) -> Doubles:
         return model.linear(w2, act(model.linear(w1, x)) * model.linear(w3, x))
 
     return _mix(routes(model, f"{name}.gate", x, normalised=True), x, expert)
+
+
+def _qwen2(model: Checkpoint, layer: str, x: Doubles) -> Doubles:
+    """As Qwen 3 has it, and an expert for all tokens beside those, times the sigmoid of a gate."""
+    shared = gated(model, f"{layer}.mlp.shared_expert", x)
+    return _qwen3(model, layer, x) + shared / (1 + np.exp(-model.linear(f"{layer}.mlp.shared_expert_gate", x)))
 
 
 def _qwen3(model: Checkpoint, layer: str, x: Doubles) -> Doubles:

@@ -25,11 +25,17 @@ async def route(trial: Trial, stage: Stage, call: OpCall) -> float:
         best = sorted(sorted(range(experts), key=lambda expert: (-row[expert], expert))[:used])
         if [expert for expert, _ in choices] != best:
             return math.inf
-        powers = [math.exp(logit - max(row)) for logit in row]
-        whole = sum(powers[expert] for expert in (best if call.arguments["normalised"] else range(experts)))
-        wanted = [scale * powers[expert] / whole for expert in best]
+        wanted = [scale * share for share in _shares(row, best, call.arguments["shares"])]
         error = max(error, largest_error([share for _, share in choices], wanted, scale))
     return error
+
+
+def _shares(logits: list[float], chosen: list[int], kind: str) -> list[float]:
+    if kind == "sigmoid":
+        return [1 / (1 + math.exp(-max(logits[expert], -80.0))) for expert in chosen]
+    powers = [math.exp(logit - max(logits)) for logit in logits]
+    whole = sum(powers[expert] for expert in (chosen if kind == "chosen" else range(len(logits))))
+    return [powers[expert] / whole for expert in chosen]
 
 
 async def gated_experts(trial: Trial, stage: Stage, call: OpCall) -> float:

@@ -197,7 +197,7 @@ class SmallChecks:
             stage = self.inputs.trial.stage(self.inputs.trial.builder(rows, 0), [Row(0, 0, 0)] * (rows - rows // 4))
             logits = self.inputs.trial.floats(numbers(rows * 60, seed=8), "logits")
             return await self.inputs.error(
-                stage, lambda builder: route(builder, logits, 60, 4, normalised=False, scale=2.5)
+                stage, lambda builder: route(builder, logits, 60, 4, shares="all", scale=2.5)
             )
 
         return Check(f"route 4 of 60, {rows} row{'s' if rows > 1 else ''}", attempt)
@@ -274,4 +274,4 @@ class SmallChecks:
 def _routed(builder: PlanBuilder, router: Weight, h: Activation) -> Routing:
     logits = builder.floats(_EXPERTS, "router")
     project(builder, (router,), h, logits, _EXPERTS)
-    return route(builder, logits, _EXPERTS, _USED, normalised=True)
+    return route(builder, logits, _EXPERTS, _USED, shares="chosen")
