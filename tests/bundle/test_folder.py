@@ -242,6 +242,31 @@ def test_a_swap_that_fails_puts_the_earlier_bundle_back(tmp_path: Path, monkeypa
 
 
 @pytest.mark.usefixtures("light")
+def test_a_folder_that_can_not_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume of a container, for one."""
+    out = tmp_path / "here" / "out"
+    build(out, [], tmp_path, title="Earlier")
+    rename = Path.replace
+
+    def busy(path: Path, target: Path) -> Path:
+        if path == out:
+            raise OSError(16, "Device or resource busy")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", busy)
+    with pytest.raises(BundleError, match=r"can't be replaced \(Device or resource busy\): give a folder inside of it"):
+        build(out, [], tmp_path, title="Newer")
+    assert described(out)["title"] == "Earlier"
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+@pytest.mark.usefixtures("light")
+def test_a_whole_disk_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="which is of no bundle"):
+        build(Path("/"), [], tmp_path)
+
+
+@pytest.mark.usefixtures("light")
 def test_what_can_not_be_a_bundle_is_refused(model: BundleModel, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="two models are called 'm'"):
         build(tmp_path / "out", [model, model], tmp_path)

@@ -202,13 +202,13 @@ def _check_out(out: Path) -> None:
         return
     if not out.is_dir():
         raise BundleError(f"{out} is a file: give the name of a folder")
-    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir() or path.is_symlink()}
-    if found:
-        foreign = found - _listed(out)
-        if foreign:
+    listed = _listed(out)
+    # of another folder the first entry will do: it may be large
+    for path in out.rglob("*") if listed else out.iterdir():
+        name = path.relative_to(out).as_posix()
+        if name not in listed and (not listed or path.is_symlink() or not path.is_dir()):
             raise BundleError(
-                f"{out} holds {min(foreign)}, which is of no bundle: give a new folder, or one with a bundle and "
-                "nothing else"
+                f"{out} holds {name}, which is of no bundle: give a new folder, or one with a bundle and nothing else"
             )
 
 
@@ -230,9 +230,11 @@ def _swap(staged: Path, out: Path) -> None:
     old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         out.replace(old)
-    except OSError:
+    except OSError as error:
         old.rmdir()
-        raise
+        raise BundleError(
+            f"{out} can't be replaced ({error.strerror}): give a folder inside of it, or another place"
+        ) from error
     try:
         staged.replace(out)
     except BaseException:
