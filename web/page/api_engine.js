@@ -1,6 +1,7 @@
 /** The page's engine where the model runs on a server: its API. */
 
 import { PageError } from "./errors.js";
+import { passing } from "./kept.js";
 import { events } from "./sse.js";
 
 /**
@@ -19,12 +20,12 @@ export class ApiEngine {
   kind = "api";
   loads = false;
   #model = null;
-  #key = sessionStorage.getItem(KEY);
+  #key = passing.get(KEY);
 
   /** A key for the requests from now on. @param {string} key */
   useKey(key) {
     this.#key = key;
-    sessionStorage.setItem(KEY, key);
+    passing.set(KEY, key);
   }
 
   /** Whether it can work here at all. */

@@ -1,6 +1,7 @@
 /** Where a message is written, sent and stopped. */
 
 import { el, iconButton } from "./dom.js";
+import { passing } from "./kept.js";
 
 const DRAFT = "wgpu_engine draft";
 
@@ -38,7 +39,7 @@ export class Composer {
       this.sendButton,
       this.stopButton,
     );
-    if (keepsDraft) this.field.value = sessionStorage.getItem(DRAFT) ?? "";
+    if (keepsDraft) this.field.value = passing.get(DRAFT) ?? "";
     this.ready = false;
     this.answering = false;
     this.#changed();
@@ -69,7 +70,7 @@ export class Composer {
     this.field.style.height = "auto";
     this.field.style.height = `${this.field.scrollHeight}px`;
     this.sendButton.disabled = !this.ready || !this.field.value.trim();
-    if (this.keepsDraft) sessionStorage.setItem(DRAFT, this.field.value);
+    if (this.keepsDraft) passing.set(DRAFT, this.field.value);
   }
 
   #key(event) {

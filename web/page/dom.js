@@ -55,8 +55,21 @@ export async function copyText(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return false;
+    return copyMarked(text);
   }
+}
+
+/** The older way, for addresses that aren't secure: what is marked is copied. */
+function copyMarked(text) {
+  const before = document.activeElement;
+  const field = el("textarea", { class: "unseen", "aria-hidden": "true", tabindex: "-1" });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const copied = document.execCommand("copy");
+  field.remove();
+  before?.focus();
+  return copied;
 }
 
 /**

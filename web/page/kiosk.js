@@ -7,6 +7,7 @@ import { newConversation } from "./conversation.js";
 import { announce, button, el } from "./dom.js";
 import { errorCard } from "./error_card.js";
 import { explain } from "./errors.js";
+import { passing } from "./kept.js";
 import { LoadView } from "./load_view.js";
 import { defaults } from "./settings.js";
 import { Store } from "./store.js";
@@ -34,7 +35,7 @@ class Kiosk {
   /** Lets a new version of the page take over, once there is one. @type {(() => void) | null} */
   update = null;
   #idle = 0;
-  #tries = Number(sessionStorage.getItem(TRIES) ?? 0);
+  #tries = Number(passing.get(TRIES) ?? 0);
   #restarting = false;
 
   constructor(root, engine, { title, system_prompt: system = "", idle_reset_s: idleReset = 120 }) {
@@ -92,7 +93,7 @@ class Kiosk {
     this.chat.loaded = null;
     this.chat.stop();
     this.#tries += 1;
-    sessionStorage.setItem(TRIES, this.#tries);
+    passing.set(TRIES, String(this.#tries));
     const pause = Math.min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (this.#tries - 1));
     const why = error ? errorCard(error, {}) : el("p", {}, explain({ kind: "lost", message: "" }).title);
     const left = el("p", { class: "lead" });
@@ -140,7 +141,7 @@ class Kiosk {
     if (chat.error?.kind === "lost") this.#restart();
     if (chat.conversation.messages.at(-1)?.state === "done") {
       this.#tries = 0;
-      sessionStorage.removeItem(TRIES);
+      passing.set(TRIES, null);
     }
     this.again.hidden = !chat.conversation.messages.length;
     this.composer.update({ ready: Boolean(chat.loaded) && !chat.running, answering: Boolean(chat.running) });

@@ -11,9 +11,8 @@ const STAGES = {
 };
 
 export class LoadView {
-  #stage = null;
-  #rate = new Rate();
-  #rows = new Map();
+  /** @type {Map<string, {row: HTMLElement, rate: Rate, done: number, total: number}>} */
+  #stages = new Map();
 
   /**
    * @param {string} title of the model
@@ -21,46 +20,49 @@ export class LoadView {
    */
   constructor(title, cancel) {
     this.bar = el("progress", { max: 1, "aria-label": `Loading ${title}` });
-    this.stages = el("ol", { class: "stages" });
+    this.list = el("ol", { class: "stages" });
     this.element = el(
       "section",
       { class: "load", "aria-label": "Loading" },
       el("h2", {}, `Loading ${title}`),
       this.bar,
-      this.stages,
+      this.list,
       cancel && el("div", { class: "buttons" }, button("Cancel", cancel)),
     );
-    this.note({ stage: "runtime", done: 0, total: 0 });
+    this.note({ stage: "runtime", done: 0, total: null });
   }
 
-  /** @param {{stage: string, done: number, total: number}} progress in bytes, kernels in kernels */
+  /** @param {{stage: string, done: number, total: number | null}} progress in bytes, kernels in kernels */
   note({ stage, done, total }) {
-    if (stage !== this.#stage) this.#enter(stage);
-    this.#rate.note(done);
-    const row = this.#rows.get(stage);
-    row.lastChild.textContent = this.#figures(stage, done, total);
-    if (total) this.bar.value = done / total;
+    const known = this.#stages.get(stage) ?? this.#begin(stage);
+    Object.assign(known, { done, total: total ?? 0 });
+    known.rate.note(done);
+    known.row.lastChild.textContent = figures(stage, known);
+    // weights move on while others are fetched
+    const { download, ...others } = Object.fromEntries(this.#stages);
+    const latest = [...this.#stages.values()].at(-1);
+    const fetching = download && download.done < download.total && latest === others.weights;
+    const now = fetching ? download : latest;
+    for (const each of this.#stages.values()) each.row.className = each === latest || each === now ? "now" : "past";
+    if (now.total) this.bar.value = now.done / now.total;
     else this.bar.removeAttribute("value");
   }
 
-  #enter(stage) {
-    this.#stage = stage;
-    this.#rate = new Rate();
-    for (const row of this.#rows.values()) row.className = "past";
-    if (!this.#rows.has(stage)) {
-      this.#rows.set(stage, el("li", {}, el("span", {}, STAGES[stage] ?? stage), el("span", { class: "stage-figures" })));
-      this.stages.append(this.#rows.get(stage));
-    }
-    this.#rows.get(stage).className = "now";
+  #begin(stage) {
+    const row = el("li", {}, el("span", {}, STAGES[stage] ?? stage), el("span", { class: "stage-figures" }));
+    const begun = { row, rate: new Rate(), done: 0, total: 0 };
+    this.#stages.set(stage, begun);
+    this.list.append(row);
     announce(STAGES[stage] ?? stage);
+    return begun;
   }
+}
 
-  #figures(stage, done, total) {
-    if (stage === "kernels") return total ? `${number(done)} of ${number(total)}` : "";
-    if (!total) return done ? bytes(done) : "";
-    const parts = [`${bytes(done)} of ${bytes(total)}`];
-    const speed = this.#rate.perSecond();
-    if (speed && done < total) parts.push(`${bytes(speed)}/s`, `${duration((total - done) / speed)} left`);
-    return parts.join(" · ");
-  }
+function figures(stage, { done, total, rate }) {
+  if (stage === "kernels") return total ? `${number(done)} of ${number(total)}` : "";
+  if (!total) return done ? bytes(done) : "";
+  const parts = [`${bytes(done)} of ${bytes(total)}`];
+  const speed = rate.perSecond();
+  if (speed && done < total) parts.push(`${bytes(speed)}/s`, `${duration((total - done) / speed)} left`);
+  return parts.join(" · ");
 }

@@ -6,6 +6,7 @@
 import { Marked } from "../vendor/marked.js";
 import DOMPurify from "../vendor/purify.js";
 import { copyButton, el } from "./dom.js";
+import { highlighted } from "./highlight.js";
 import { healed } from "./partial.js";
 
 const SAFE = {
@@ -97,7 +98,7 @@ export class MarkdownView {
     this.#setAside(Math.max(0, this.#blocks.length - 2));
     const done = this.#blocks.reduce((length, block) => length + block.raw.length, 0);
     const rest = text.slice(done);
-    for (const token of this.#marked.lexer(growing ? healed(rest) : rest)) this.#append(token);
+    for (const token of this.#marked.lexer(growing ? healed(rest) : rest)) this.#append(token, growing);
     this.#trim();
   }
 
@@ -106,7 +107,7 @@ export class MarkdownView {
     this.#old = [...this.#blocks.splice(count).filter((block) => block.element), ...this.#old];
   }
 
-  #append(token) {
+  #append(token, growing) {
     if (token.type === "space" || token.type === "def") {
       const last = this.#blocks.at(-1);
       if (last) last.raw += token.raw;
@@ -117,7 +118,8 @@ export class MarkdownView {
     const block = { raw: token.raw, type: token.type, shown: token.raw, element: null };
     if (old?.shown === token.raw) block.element = old.element;
     else if (token.type === "code" && old?.type === "code" && old.lang === token.lang) block.element = rewritten(old.element, token.text);
-    else block.element = token.type === "code" ? codeBlock(token) : this.#rendered(token);
+    else block.element = token.type === "code" ? codeBlock(token) : this.#rendered(token, growing);
+    if (token.type === "code" && (!growing || isClosed(token.raw))) colour(block.element);
     block.lang = token.lang;
     if (!old) this.element.append(block.element);
     else if (old.element !== block.element) old.element.replaceWith(block.element);
@@ -129,7 +131,7 @@ export class MarkdownView {
     this.#old = [];
   }
 
-  #rendered(token) {
+  #rendered(token, growing) {
     const tokens = Object.assign([token], { links: {} });
     const clean = DOMPurify.sanitize(this.#marked.parser(tokens), SAFE);
     for (const table of clean.querySelectorAll("table")) {
@@ -138,7 +140,9 @@ export class MarkdownView {
       scroll.append(table);
     }
     for (const code of clean.querySelectorAll("pre > code")) {
-      code.parentNode.replaceWith(codeBlock({ text: code.textContent.replace(/\n$/, ""), lang: code.className.replace("language-", "") }));
+      const block = codeBlock({ text: code.textContent.replace(/\n$/, ""), lang: code.className.replace("language-", "") });
+      if (!growing) colour(block);
+      code.parentNode.replaceWith(block);
     }
     for (const box of clean.querySelectorAll("input")) box.setAttribute("aria-label", box.checked ? "Done" : "To do");
     return el("div", { class: "block" }, clean);
@@ -151,7 +155,7 @@ function codeBlock({ text, lang }) {
   const language = (lang ?? "").trim().split(/\s/)[0].slice(0, 24);
   return el(
     "div",
-    { class: "code" },
+    { class: "code", "data-language": language },
     el("div", { class: "code-head" }, el("span", {}, language || "text"), copyButton("Copy code", () => code.textContent)),
     el("pre", { tabindex: "0", "aria-label": `Code${language ? ` in ${language}` : ""}`, role: "group" }, code),
   );
@@ -160,8 +164,19 @@ function codeBlock({ text, lang }) {
 /** The same element with more code in it, so that what is marked and scrolled there stays so. */
 function rewritten(element, text) {
   const code = element.querySelector("code");
-  const shown = code.firstChild?.data ?? "";
-  if (code.firstChild && text.startsWith(shown)) code.firstChild.appendData(text.slice(shown.length));
-  else code.textContent = text;
+  const { firstChild, childNodes } = code;
+  if (childNodes.length === 1 && firstChild.data && text.startsWith(firstChild.data)) firstChild.appendData(text.slice(firstChild.length));
+  else if (code.textContent !== text) code.textContent = text;
   return element;
+}
+
+/** Whether a block of code has come to its end. */
+function isClosed(raw) {
+  return /\n {0,3}(?:`{3,}|~{3,})\s*$/.test(raw);
+}
+
+/** Colours code that is whole: before, it changes with every letter. */
+function colour(element) {
+  const code = element.querySelector("code");
+  if (!code.childElementCount) code.replaceChildren(...highlighted(code.textContent, element.dataset.language));
 }

@@ -65,14 +65,14 @@ export function openSettings(settings, onchange) {
 
 /** A labelled field for a figure, with a slider where that helps. */
 function fieldRow(field, set) {
-  const { name, label, help, fallback, least, most, step } = field;
+  const { name, label, help, empty, least, most, step } = field;
   const id = `field-${name}`;
   const limits = { min: least, max: most, step };
   const exact = el("input", {
     id,
     type: "number",
     inputmode: step < 1 ? "decimal" : "numeric",
-    placeholder: fallback === null ? "none" : "",
+    placeholder: empty,
     "aria-describedby": `${id}-help`,
     ...limits,
     oninput: () => take(exact),

@@ -8,9 +8,10 @@ import { icon } from "./icons.js";
 export class Sidebar {
   /**
    * @param {import("./chat.js").Chat} chat
+   * @param {string} title of the page
    * @param {{open: (conversation: object) => void, fresh: () => void, close: () => void}} handlers
    */
-  constructor(chat, { open, fresh, close }) {
+  constructor(chat, title, { open, fresh, close }) {
     this.chat = chat;
     this.open = open;
     this.fresh = fresh;
@@ -23,9 +24,11 @@ export class Sidebar {
       el(
         "div",
         { class: "sidebar-head" },
-        button("New chat", fresh, { class: "button wide", icon: "plus" }),
+        el("img", { src: "icons/icon.svg", alt: "", width: 30, height: 30 }),
+        el("span", { class: "brand" }, title),
         iconButton("cross", "Close the list", close, { class: "narrow-only" }),
       ),
+      button("New chat", fresh, { class: "button", icon: "plus" }),
       el("div", { class: "sidebar-title" }, el("h2", {}, "Conversations"), this.all),
       this.list,
       this.unkept,

@@ -1,5 +1,7 @@
 /** Light and dark; `theme.js` does it at the start. */
 
+import { lasting } from "./kept.js";
+
 export const THEMES = [
   { id: "system", label: "As the system" },
   { id: "light", label: "Light" },
@@ -16,10 +18,5 @@ export function chooseTheme(id) {
   const root = document.documentElement;
   if (id === "system") delete root.dataset.theme;
   else root.dataset.theme = id;
-  try {
-    if (id === "system") localStorage.removeItem("theme");
-    else localStorage.setItem("theme", id);
-  } catch {
-    // it holds as long as the page
-  }
+  lasting.set("theme", id === "system" ? null : id);
 }

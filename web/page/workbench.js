@@ -39,7 +39,7 @@ export class Workbench {
     this.composer.onsend = (text) => chat.send(text);
     this.composer.onstop = () => chat.stop();
     this.status = new StatusBar(chat, () => this.showModels());
-    this.sidebar = new Sidebar(chat, {
+    this.sidebar = new Sidebar(chat, title, {
       open: (conversation) => this.open(conversation),
       fresh: () => this.fresh(),
       close: () => this.toggleSidebar(false),
@@ -115,7 +115,9 @@ export class Workbench {
     addEventListener("drop", (event) => {
       event.preventDefault();
       document.body.classList.remove("dragging");
-      if (event.dataTransfer.files.length && !this.#loading && this.#able) this.load(fromFiles(event.dataTransfer.files));
+      const files = [...event.dataTransfer.files].filter(({ name }) => /\.gguf$/i.test(name));
+      if (!files.length) announce("Only .gguf files can be loaded");
+      else if (!this.#loading && this.#able) this.load(fromFiles(files));
     });
   }
 

@@ -262,3 +262,32 @@ def test_a_model_that_only_continues_texts(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Begin a text")).to_be_visible()
     send(page, "Once upon a time")
     assert asked(page)[-1]["messages"] == [{"role": "prompt", "content": "Once upon a time"}]
+
+
+def test_a_browser_that_keeps_nothing(visit: Visit) -> None:
+    visit.context.add_init_script(
+        "for (const name of ['localStorage', 'sessionStorage', 'indexedDB'])"
+        " Object.defineProperty(globalThis, name, {get() { throw new DOMException('no', 'SecurityError'); }})"
+    )
+    page = visit.chat()
+    send(page, "Hello")
+    assert texts(page)[-1] == "You said: Hello"
+    expect(page.locator(".conversation")).to_have_text("Hello")
+    expect(page.get_by_text("conversations go with the page")).to_be_visible()
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("Temperature", exact=True).fill("0")
+    page.get_by_text("Dark", exact=True).click()
+    page.keyboard.press("Escape")
+    send(page, "Again")
+    assert asked(page)[-1]["sampling"]["temperature"] == 0
+
+
+def test_copying_without_the_clipboard_of_secure_pages(visit: Visit) -> None:
+    visit.context.add_init_script("Object.defineProperty(Navigator.prototype, 'clipboard', {get: () => undefined})")
+    page = visit.chat(answers=["The answer"])
+    send(page, "Hello")
+    page.get_by_role("button", name="Copy answer").click()
+    expect(page.get_by_role("status")).to_have_text("Copied")
+    message_field(page).focus()
+    page.keyboard.press("Control+v")
+    expect(message_field(page)).to_have_value("The answer")

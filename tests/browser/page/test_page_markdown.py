@@ -115,6 +115,34 @@ def test_what_is_finished_stays_on_the_page(show: Callable[..., Any], visit: Vis
     assert kept == [1, 1, "\n".join(["let a = 1;"] * 20)]
 
 
+def test_code_is_coloured_and_stays_the_same(visit: Visit) -> None:
+    page = visit.open()
+    codes = {
+        "python": '# note\ndef f(x):\n    return x + 1.5, \'it\'\'s\', """a\nb"""  # <b>\n',
+        "rust": '/* a */ fn main() { let x = 0xff; println!("{}", x); } // <script>\n',
+        "sql": "SELECT a FROM b -- 'why\n",
+        "html": "<!-- x --><a href='y'>z</a>\n",
+        "brainfuck": "+++[>--]\n",
+    }
+    found = page.evaluate(
+        """async (codes) => {
+          const { highlighted } = await import("/page/highlight.js");
+          return Object.entries(codes).map(([language, code]) => {
+            const box = document.createElement("code");
+            box.append(...highlighted(code, language));
+            const pieces = [...box.querySelectorAll("span")].map((e) => `${e.className.slice(5)}:${e.textContent}`);
+            return [box.textContent === code, pieces];
+          });
+        }""",
+        codes,
+    )
+    assert all(same for same, _ in found)
+    kinds = [set(each) for _, each in found]
+    assert {"comment:# note", "keyword:def", "call:f", "keyword:return", "number:1.5", "comment:# <b>"} <= kinds[0]
+    assert {"comment:/* a */", "keyword:fn", "call:main", "number:0xff", "comment:// <script>"} <= kinds[1]
+    assert {"keyword:SELECT", "comment:-- 'why"} <= kinds[2] and "comment:<!-- x -->" in kinds[3] and not kinds[4]
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_hostile_markdown_does_nothing(make_visit: VisitFactory, links: bool) -> None:
     visit = make_visit()

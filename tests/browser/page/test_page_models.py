@@ -46,6 +46,33 @@ def test_loading_shows_how_far_it_is_and_can_be_cancelled(visit: Visit) -> None:
     expect(answers(page)).to_contain_text("You said: Hello")
 
 
+def test_weights_that_move_on_while_others_are_fetched(visit: Visit) -> None:
+    page = visit.open()
+    found = page.evaluate(
+        """async () => {
+          const { LoadView } = await import("/page/load_view.js");
+          const view = new LoadView("Fake");
+          const rows = () => [...view.list.children].map((row) => row.className);
+          const seen = [];
+          for (const [stage, done, total] of [["download", 5, 20], ["weights", 5, 20], ["download", 10, 20],
+                                              ["weights", 6, 20], ["download", 20, 20], ["kernels", 1, 4]]) {
+            view.note({ stage, done, total });
+            seen.push([view.bar.value, rows().join(" ")]);
+          }
+          return seen;
+        }"""
+    )
+    both = "past now now"
+    assert found == [
+        [0.25, "past now"],
+        [0.25, both],
+        [0.5, both],
+        [0.5, both],
+        [0.3, "past past now"],
+        [0.25, "past past past now"],
+    ]
+
+
 def test_speed_and_time_left(visit: Visit) -> None:
     page = visit.open()
     figures = page.evaluate(
@@ -87,6 +114,16 @@ def test_a_file_that_is_dropped(visit: Visit) -> None:
     page.dispatch_event("body", "drop", {"dataTransfer": transfer})
     expect(message_field(page)).to_be_visible()
     assert page.evaluate("fake.loads")[0]["source"]["files"] == ["dropped.gguf"]
+
+
+def test_other_files_that_are_dropped_do_nothing(visit: Visit) -> None:
+    page = visit.chat()
+    transfer = page.evaluate_handle(
+        "() => { const t = new DataTransfer(); t.items.add(new File(['x'], 'notes.txt')); return t; }"
+    )
+    page.dispatch_event("body", "drop", {"dataTransfer": transfer})
+    expect(page.get_by_role("status")).to_have_text("Only .gguf files can be loaded")
+    assert page.evaluate("fake.loads.length") == 1
 
 
 def test_a_model_from_an_address(visit: Visit) -> None:
