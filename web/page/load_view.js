@@ -4,14 +4,14 @@ import { announce, button, el } from "./dom.js";
 import { bytes, duration, number, Rate } from "./format.js";
 
 const STAGES = {
-  runtime: "Starting the engine",
-  download: "Fetching the model",
-  weights: "Moving weights to the graphics chip",
-  kernels: "Preparing kernels",
+  runtime: { words: "Starting the engine", share: 0.1 },
+  download: { words: "Fetching the model", share: 0.4 },
+  weights: { words: "Moving weights to the graphics chip", share: 0.3 },
+  kernels: { words: "Preparing kernels", share: 0.2 },
 };
 
 export class LoadView {
-  /** @type {Map<string, {row: HTMLElement, rate: Rate, done: number, total: number}>} */
+  /** @type {Map<string, {row: HTMLElement, rate: Rate, done: number, total: number, ended: boolean}>} */
   #stages = new Map();
 
   /**
@@ -34,35 +34,50 @@ export class LoadView {
 
   /** @param {{stage: string, done: number, total: number | null}} progress in bytes, kernels in kernels */
   note({ stage, done, total }) {
+    if (!(stage in STAGES)) return;
     const known = this.#stages.get(stage) ?? this.#begin(stage);
     Object.assign(known, { done, total: total ?? 0 });
     known.rate.note(done);
-    known.row.lastChild.textContent = figures(stage, known);
-    // weights move on while others are fetched
-    const { download, ...others } = Object.fromEntries(this.#stages);
-    const latest = [...this.#stages.values()].at(-1);
-    const fetching = download && download.done < download.total && latest === others.weights;
-    const now = fetching ? download : latest;
-    for (const each of this.#stages.values()) each.row.className = each === latest || each === now ? "now" : "past";
-    if (now.total) this.bar.value = now.done / now.total;
-    else this.bar.removeAttribute("value");
+    // stages overlap: weights move on while others are fetched, and some kernels come before them
+    const started = this.#stages.size > 1;
+    for (const [name, each] of this.#stages) {
+      each.ended = name === "runtime" ? started : each.total > 0 && each.done >= each.total;
+      each.row.className = each.ended ? "past" : "now";
+      each.row.lastChild.textContent = figures(name, each);
+    }
+    this.#fill();
+  }
+
+  /** All stages in one; it never goes back. */
+  #fill() {
+    let all = 0;
+    for (const [name, { share }] of Object.entries(STAGES)) {
+      const each = this.#stages.get(name);
+      if (each) all += share * (each.ended ? 1 : each.total ? each.done / each.total : 0);
+      // a file of the user's is not fetched
+      else if (name === "download" && this.#stages.has("weights")) all += share;
+    }
+    if (all > this.bar.value) this.bar.value = all;
   }
 
   #begin(stage) {
-    const row = el("li", {}, el("span", {}, STAGES[stage] ?? stage), el("span", { class: "stage-figures" }));
-    const begun = { row, rate: new Rate(), done: 0, total: 0 };
+    const { words } = STAGES[stage];
+    const row = el("li", {}, el("span", {}, words), el("span", { class: "stage-figures" }));
+    const begun = { row, rate: new Rate(), done: 0, total: 0, ended: false };
     this.#stages.set(stage, begun);
     this.list.append(row);
-    announce(STAGES[stage] ?? stage);
+    announce(words);
     return begun;
   }
 }
 
-function figures(stage, { done, total, rate }) {
+function figures(stage, { done, total, rate, ended }) {
+  if (stage === "runtime") return "";
   if (stage === "kernels") return total ? `${number(done)} of ${number(total)}` : "";
   if (!total) return done ? bytes(done) : "";
+  if (ended) return bytes(total);
   const parts = [`${bytes(done)} of ${bytes(total)}`];
   const speed = rate.perSecond();
-  if (speed && done < total) parts.push(`${bytes(speed)}/s`, `${duration((total - done) / speed)} left`);
+  if (speed) parts.push(`${bytes(speed)}/s`, `${duration((total - done) / speed)} left`);
   return parts.join(" · ");
 }

@@ -32,7 +32,8 @@ function idle(then) {
 async function register(found) {
   const registration = await navigator.serviceWorker.register("service-worker.js", { updateViaCache: "none" });
   const look = () => {
-    if (registration.waiting) found(() => registration.waiting?.postMessage("skipWaiting"));
+    // the very first version waits for a moment too
+    if (registration.waiting && registration.active) found(() => registration.waiting?.postMessage("skipWaiting"));
   };
   registration.addEventListener("updatefound", () => registration.installing?.addEventListener("statechange", look));
   look();

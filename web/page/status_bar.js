@@ -34,10 +34,11 @@ export class StatusBar {
 
   update() {
     const { loaded, used, pace, answering } = this.chat;
+    this.model.hidden = !loaded;
     this.model.disabled = !this.chat.engine.loads && Boolean(loaded);
-    this.name.textContent = loaded?.name ?? "No model";
+    this.name.textContent = loaded?.name ?? "";
     this.adapter.textContent = loaded?.adapter ?? "";
-    this.model.title = loaded ? [loaded.adapter, loaded.detail, ...loaded.warnings].filter(Boolean).join("\n") : "Choose a model";
+    this.model.title = loaded ? [loaded.adapter, loaded.detail, ...loaded.warnings].filter(Boolean).join("\n") : "";
     this.pace.textContent = answering && pace ? `${number(pace)} tokens/s` : "";
     this.context.hidden = !loaded?.context;
     if (!loaded?.context) return;

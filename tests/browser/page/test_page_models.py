@@ -54,22 +54,24 @@ def test_weights_that_move_on_while_others_are_fetched(visit: Visit) -> None:
           const view = new LoadView("Fake");
           const rows = () => [...view.list.children].map((row) => row.className);
           const seen = [];
-          for (const [stage, done, total] of [["download", 5, 20], ["weights", 5, 20], ["download", 10, 20],
-                                              ["weights", 6, 20], ["download", 20, 20], ["kernels", 1, 4]]) {
+          const steps = [["kernels", 5, 5], ["download", 5, 20], ["weights", 4, 20], ["download", 10, 20],
+                         ["weights", 6, 20], ["download", 20, 20], ["kernels", 1, 10], ["weights", 20, 20]];
+          for (const [stage, done, total] of steps) {
             view.note({ stage, done, total });
-            seen.push([view.bar.value, rows().join(" ")]);
+            seen.push([Math.round(100 * view.bar.value), rows().join(" ")]);
           }
           return seen;
         }"""
     )
-    both = "past now now"
     assert found == [
-        [0.25, "past now"],
-        [0.25, both],
-        [0.5, both],
-        [0.5, both],
-        [0.3, "past past now"],
-        [0.25, "past past past now"],
+        [30, "past past"],
+        [40, "past past now"],
+        [46, "past past now now"],
+        [56, "past past now now"],
+        [59, "past past now now"],
+        [79, "past past past now"],
+        [79, "past now past now"],
+        [82, "past now past past"],
     ]
 
 
