@@ -24,7 +24,8 @@ def embed(
     """Print an embedding for each text: a line of numbers of length 1.
 
     The model is an encoder (BERT), such as `minilm`.
-    Texts longer than it takes lose their end, with a warning.
+    Texts longer than it takes lose their end, with a warning; empty
+    ones keep their line, as in sentence-transformers, with one too.
 
     Examples:
       wgpu-engine embed minilm "A fox jumps." "A dog sleeps."

@@ -22,7 +22,8 @@ class Rope:
     """The rotary embedding of a model's heads.
 
     Dynamic NTK and LongRoPE depend on how long a context is. Keys in the cache can't be turned again when a sequence
-    grows, so the size of the engine's context decides, not the length that a sequence happens to have.
+    grows, so the size of the engine's context decides, as in llama.cpp and vLLM, not the length that a sequence happens
+    to have: transformers goes by that, and computes a LongRoPE's cache anew where it outgrows the original context.
     """
 
     base: float
