@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import BPE
 
+from tests.models.hf_models import config_of, write_folder
 from wgpu_engine import LLM
 from wgpu_engine.errors import ModelFileError, RequestError
 from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
@@ -79,3 +80,12 @@ def test_ends_where_the_configuration_says(tiny_folder: Callable[..., Path]) -> 
 def test_a_tokenizer_of_another_model(tiny_folder: Callable[..., Path], tokenizer: str) -> None:
     with pytest.raises(ModelFileError, match="take both from the same model"):
         open_(tiny_folder(vocab=100, files={"tokenizer.json": tokenizer}))
+
+
+def test_fewer_layers_than_the_folder_holds(tmp_path: Path) -> None:
+    """It would run, and write nonsense."""
+    folder = write_folder(tmp_path, config_of("LlamaForCausalLM"))
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
+    with pytest.raises(ModelFileError, match=r"2 layers and its settings tell of 1: set .* \(num_hidden_layers in"):
+        open_(folder)

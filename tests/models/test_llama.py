@@ -104,3 +104,12 @@ def test_fast_on_quantized_weights(tiny_llama: Callable[..., Path], rng: np.rand
     fast = logits(path, ids, precision="fast", ctx_size=64)
     assert cosines(fast, exact).min() >= 0.99
     assert (fast != exact).any()
+
+
+def test_tensors_that_nothing_reads_are_named(tiny_llama: Callable[..., Path]) -> None:
+    extra = {f"blk.{i}.novel.weight": np.zeros(4, np.float32) for i in range(2)}
+    with LLM(tiny_llama(tensors=extra), ctx_size=32) as llm:
+        assert llm.warnings == [
+            "2 tensors, such as blk.0.novel.weight, are no part of such a model and left out: if its answers look "
+            "wrong, get another version of it"
+        ]

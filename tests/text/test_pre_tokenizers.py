@@ -22,8 +22,8 @@ kanana2 kimi-k2 kormo laguna lfm2 llada-moe llama-bpe llama-v3 llama3 llama4 meg
 minicpm5 minimax-m2 modern-bert mpt olmo phi-2 pixtral poro-chat qwen2 qwen35 refact roberta-bpe sarvam-moe seed-coder
 smaug-bpe smollm solar-open spark2_5 stablelm2 starcoder superbpe talkie tekken tiny_aya trillion ufakzeka viking youtu
 """
-"""the names that it knows but for "whitespace", whose kind of vocabulary (`tokenizer.ggml.model`) has no other model than
-the encoder jina-embeddings-v2-base-zh, of an architecture that isn't supported"""
+"""the names that it knows but for "whitespace": its kind of vocabulary (`tokenizer.ggml.model`) is that of one encoder,
+jina-embeddings-v2-base-zh, whose architecture isn't supported"""
 
 
 def test_every_name_of_llama_cpp_is_known():

@@ -108,11 +108,7 @@ class Bert:
     async def load(
         device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
     ) -> "Bert":
-        """Brings the weights onto the device.
-
-        Raises:
-            ModelFileError: a tensor is missing or has the wrong shape.
-        """
+        """Brings the weights onto the device; raises as `Architecture.load` does."""
         c = Config.read(settings, description.vocab)
         tokens = await loader.weight("token_embd", [[tensors.take("token_embd.weight", c.vocab, c.width)]])
         table = tensors.take("position_embd.weight", c.context, c.width)

@@ -103,12 +103,7 @@ class BitNet:
     async def load(
         device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
     ) -> "BitNet":
-        """Brings the weights onto the device.
-
-        Raises:
-            ModelFileError: a tensor is missing or has the wrong shape.
-            UnsupportedModelError: a RoPE scaling or an activation that this version doesn't know.
-        """
+        """Brings the weights onto the device; raises as `Architecture.load` does."""
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
         norm = await load_rms_norm(tensors, "output_norm", c.width, c.eps, loader)

@@ -145,12 +145,7 @@ class Gemma:
     async def load(
         device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
     ) -> "Gemma":
-        """Brings the weights onto the device.
-
-        Raises:
-            ModelFileError: a tensor is missing or has the wrong shape.
-            UnsupportedModelError: a RoPE scaling that this version doesn't know.
-        """
+        """Brings the weights onto the device; raises as `Architecture.load` does."""
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
         local_base = settings.number("rope.freq_base_swa", c.traits.local_base or rope.base)

@@ -121,12 +121,7 @@ class Gpt:
     async def load(
         device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
     ) -> "Gpt":
-        """Brings the weights onto the device.
-
-        Raises:
-            ModelFileError: a tensor is missing or has the wrong shape.
-            UnsupportedModelError: a RoPE scaling that this version doesn't know.
-        """
+        """Brings the weights onto the device; raises as `Architecture.load` does."""
         c = Config.read(settings, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader) if c.rotates else None
         positions = None

@@ -119,12 +119,7 @@ class Lfm2:
     async def load(
         device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
     ) -> "Lfm2":
-        """Brings the weights onto the device.
-
-        Raises:
-            ModelFileError: a tensor is missing or has the wrong shape.
-            UnsupportedModelError: a RoPE scaling that this version doesn't know.
-        """
+        """Brings the weights onto the device; raises as `Architecture.load` does."""
         c = Config.read(settings, description.vocab)
         rope_dim = next((heads.rope_dim for heads in c.layers if heads), 0)
         rope = await Rope.load(settings, tensors, rope_dim, loader) if rope_dim else None

@@ -133,12 +133,7 @@ class Llama:
     async def load(
         device: Device, settings: Settings, tensors: Tensors, description: Description, loader: Loader
     ) -> "Llama":
-        """Brings the weights onto the device.
-
-        Raises:
-            ModelFileError: a tensor is missing or has the wrong shape.
-            UnsupportedModelError: a RoPE scaling that this version doesn't know.
-        """
+        """Brings the weights onto the device; raises as `Architecture.load` does."""
         c = Config.read(settings, tensors, description.vocab)
         rope = await Rope.load(settings, tensors, c.heads.rope_dim, loader)
         norm = await load_rms_norm(tensors, "output_norm", c.width, c.eps, loader)
