@@ -107,6 +107,7 @@ def test_the_page_with_the_default_model(alone: Browser, make_bundle: Callable[.
     go_through(alone, make_bundle(smollm2), "SmolLM2", 8)
 
 
+@pytest.mark.slow
 def test_a_model_that_changed_on_the_host_is_told_apart(
     alone: Browser, make_bundle: Callable[..., Path], tiny_chat: Path, tiny_llama: Any, tmp_path: Path
 ) -> None:

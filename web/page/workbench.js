@@ -61,7 +61,8 @@ export class Workbench {
 
   #lay(root, title) {
     this.menu = iconButton("menu", "Conversations", () => this.toggleSidebar(), { "aria-controls": "sidebar", "aria-expanded": "true" });
-    this.renew = iconButton("again", "A new version of this page is ready: load it", () => this.#applyUpdate?.(), { hidden: true });
+    const words = "A new version of this page is ready: load it";
+    this.renew = button("Update", () => this.#applyUpdate?.(), { class: "button quiet", icon: "again", title: words, hidden: true });
     const head = el(
       "header",
       { class: "top" },
