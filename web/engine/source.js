@@ -1,8 +1,8 @@
 /** Where the bytes of a model come from. */
 
 import { CacheEntry, findCached } from "./cache.js";
-import { sha256 } from "./digest.js";
 import { FileSource } from "./file_source.js";
+import { cacheId, fileName, partAddresses } from "./model_address.js";
 import { PartSource } from "./part_source.js";
 import { partCount } from "./parts.js";
 import { DownloadProgress } from "./progress.js";
@@ -10,7 +10,6 @@ import { RemoteFile } from "./remote_file.js";
 import { SourceError } from "./source_error.js";
 
 const HASH = /^[0-9a-f]{64}$/;
-const SPLIT = /^(.+)-(\d{5})-of-(\d{5})\.gguf$/;
 
 /**
  * @typedef {object} Source a file of a model
@@ -43,7 +42,7 @@ export async function openSource(source, { onProgress, signal } = {}) {
     if (source.kind === "bundled") {
       for (const file of source.files) opened.push(await openBundled(file, source.base, progress, signal));
     } else {
-      for (const url of source.urls.flatMap(siblings)) opened.push(await openAddress(url, progress, signal));
+      for (const url of source.urls.flatMap(partAddresses)) opened.push(await openAddress(url, progress, signal));
     }
     return opened;
   } catch (error) {
@@ -68,7 +67,7 @@ async function openBundled({ path, bytes, sha256: id, parts }, base, progress, s
 /** A file of which only its address is known. */
 async function openAddress(url, progress, signal) {
   const name = fileName(url);
-  const id = `url-${await sha256(new TextEncoder().encode(url))}`;
+  const id = await cacheId(url);
   const remote = new RemoteFile({ url, name, signal });
   const cached = await findCached(id);
   const whole = cached !== null && cached.bytes === cached.size;
@@ -81,35 +80,4 @@ async function openAddress(url, progress, signal) {
   }
   const file = { id, name, size: remote.size, validator: remote.validator, hashes: null };
   return new PartSource({ remote, hashes: null, entry: await CacheEntry.open(file), progress, signal });
-}
-
-/** Addresses of all parts of a split model, or the one of a model that isn't split. */
-function siblings(url) {
-  let address;
-  try {
-    address = new URL(url, globalThis.location?.href);
-  } catch {
-    throw new SourceError("request", `${url} isn't an address: it should begin with https:// and a host`);
-  }
-  if (address.protocol !== "http:" && address.protocol !== "https:") {
-    throw new SourceError("request", `${url} can't be fetched: give an address that begins with https://`);
-  }
-  address.hash = "";
-  const match = SPLIT.exec(fileName(address.href));
-  if (!match || Number(match[3]) < 1 || Number(match[2]) > Number(match[3])) return [address.href];
-  const folder = address.pathname.slice(0, address.pathname.lastIndexOf("/") + 1);
-  return Array.from({ length: Number(match[3]) }, (_, index) => {
-    const part = new URL(address);
-    part.pathname = folder + encodeURIComponent(`${match[1]}-${String(index + 1).padStart(5, "0")}-of-${match[3]}.gguf`);
-    return part.href;
-  });
-}
-
-function fileName(url) {
-  const last = new URL(url).pathname.split("/").at(-1);
-  try {
-    return decodeURIComponent(last) || url;
-  } catch {
-    return last;
-  }
 }

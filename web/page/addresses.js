@@ -16,9 +16,3 @@ export function note({ id: url, title }) {
   const others = known().filter((each) => each.url !== url);
   lasting.set(KEY, JSON.stringify([{ url, title }, ...others].slice(0, MOST)));
 }
-
-/** @param {string} url @returns {Promise<string>} the id that the engine's cache has for an address */
-export async function cacheId(url) {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(url));
-  return `url-${Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-}

@@ -2,6 +2,7 @@
 
 import { Engine } from "../engine/engine.js";
 import { askToPersist, listCached, removeCached, storageEstimate } from "../engine/cache.js";
+import { cacheIds } from "../engine/model_address.js";
 import * as addresses from "./addresses.js";
 import { PageError } from "./errors.js";
 import { Tabs } from "./tabs.js";
@@ -53,8 +54,9 @@ export class BrowserEngine {
       choice({ id, title, bytes, memory, license, source: { kind: "bundled", files, base } }, files.map(({ sha256 }) => take(sha256))),
     );
     for (const { url, title } of addresses.known()) {
-      const entry = take(await addresses.cacheId(url));
-      if (entry) found.push(choice({ id: url, title, bytes: entry.size, source: { kind: "url", urls: [url] } }, [entry]));
+      const entries = (await cacheIds(url).catch(() => [])).map(take).filter(Boolean);
+      const bytes = entries.reduce((sum, { size }) => sum + size, 0);
+      if (bytes) found.push(choice({ id: url, title, bytes, source: { kind: "url", urls: [url] } }, entries));
     }
     for (const entry of cached.values()) found.push(choice({ id: entry.id, title: entry.name, bytes: entry.size }, [entry]));
     return found;

@@ -135,7 +135,7 @@ def test_a_model_from_an_address(visit: Visit) -> None:
     expect(message_field(page)).to_be_visible()
     url = "https://models.example/m/tiny.gguf"
     assert page.evaluate("fake.loads")[0]["source"]["urls"] == [url]
-    digest = page.evaluate("import('/page/addresses.js').then((a) => a.cacheId('https://models.example/m/tiny.gguf'))")
+    [digest] = page.evaluate("(url) => import('/engine/model_address.js').then((a) => a.cacheIds(url))", url)
     again = visit.open(cached=[{"id": digest, "name": "tiny.gguf", "size": 5_000_000, "bytes": 5_000_000}])
     expect(again.get_by_role("button", name="Load tiny")).to_be_visible()
 

@@ -156,19 +156,35 @@ def test_parts_of_a_split_model_are_found(page: Page, server: ModelServer) -> No
         const all = await source.openSource(given, { onProgress });
         const hashes = [];
         for (const each of all) hashes.push(await hash(each));
-        return [all.map((each) => each.name), hashes, events.at(-1)];
+        const known = (await cache.listCached()).map(({ id }) => id);
+        const ids = await (await import("/engine/model_address.js")).cacheIds(given.urls[0]);
+        return [all.map((each) => each.name), hashes, events.at(-1), known.sort(), ids.sort()];
     """
-    names, hashes, last = run(
+    names, hashes, last, known, ids = run(
         page, script, {"kind": "url", "urls": [f"{server.url}/a/m-00002-of-00002.gguf?key=1#part"]}
     )
     assert names == ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
     assert hashes == [sha256(data) for data in parts]
     assert (last["done"], last["total"]) == (3000, 3000)
+    assert known == ids and len(ids) == 2
     del server.files["a/m-00001-of-00002.gguf"]
     found = run(
         page, "return failure(open(given));", {"kind": "url", "urls": [f"{server.url}/a/m-00002-of-00003.gguf"]}
     )
     assert found[1] == "network" and "m-00001-of-00003.gguf isn't on" in found[2]
+
+
+def test_the_page_about_a_file_stands_for_the_file(page: Page) -> None:
+    script = """
+        const { partAddresses } = await import("/engine/model_address.js");
+        return given.map((each) => partAddresses(`https://huggingface.co/${each}`));
+    """
+    found = run(
+        page, script, ["a/b/blob/main/x/blob/m.gguf#L1", "a/b/resolve/main/m-00001-of-00002.gguf?download=true"]
+    )
+    home = "https://huggingface.co/a/b/resolve/main/"
+    assert found[0] == [f"{home}x/blob/m.gguf"]
+    assert found[1] == [f"{home}m-0000{number}-of-00002.gguf?download=true" for number in (1, 2)]
 
 
 def test_files_of_the_visitor(page: Page, tmp_path: Path) -> None:
