@@ -10,7 +10,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle lint format bench bench-compare bench-types bench-browser setup clean
+.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle lint format bench bench-compare bench-types bench-serving bench-browser setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -91,6 +91,11 @@ bench-types: $(VENV)/.ready ## speed in every quantization type, beside Q4_0
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/python benchmarks/quant_types.py $(MODEL)
+
+bench-serving: $(VENV)/.ready ## what many clients of a server get
+	@$(SETUP) adapter
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/python benchmarks/serving.py $(MODEL)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -66,11 +66,18 @@ class Usage:
             "prompt_n": first.prompt_tokens - first.cached_tokens,
             "cache_n": first.cached_tokens,
             "prompt_ms": 1e3 * first.prompt_s,
+            "prompt_per_token_ms": _each(first.prompt_s, first.prompt_tokens - first.cached_tokens),
             "prompt_per_second": first.prompt_per_s,
             "predicted_n": first.completion_tokens,
             "predicted_ms": 1e3 * first.decode_s,
+            "predicted_per_token_ms": _each(first.decode_s, first.completion_tokens - 1),
             "predicted_per_second": first.decode_per_s,
         }
+
+
+def _each(seconds: float, count: int) -> float:
+    """ms for each of so many."""
+    return 1e3 * seconds / count if count > 0 else 0.0
 
 
 async def merged(service: Service, metrics: Metrics, jobs: Sequence[Job]) -> AsyncGenerator[tuple[int, Chunk], None]:
