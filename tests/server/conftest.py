@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
 
+from tests.models.hf_models import config_of, write_folder
 from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
 from wgpu_engine.server.app import create_app
@@ -45,6 +51,20 @@ def client(service: Service) -> Iterator[TestClient]:
     """Requests that find the application without a network; what fails there unforeseen fails the test."""
     with TestClient(create_app(service, NAME)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder whose words are letters."""
+    folder = write_folder(tmp_path_factory.mktemp("bert") / "folder", config_of("BertModel"))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
+    words += [f"unused{i}" for i in range(len(words), 500)]
+    tokenizer = Tokenizer(WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(words[:4])
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
 
 
 @dataclass

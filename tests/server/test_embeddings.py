@@ -12,13 +12,7 @@ import numpy as np
 import openai
 import pytest
 from starlette.testclient import TestClient
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
-from tokenizers.processors import BertProcessing
 
-from tests.models.hf_models import config_of, write_folder
 from tests.server.conftest import running
 from wgpu_engine import Embedder
 from wgpu_engine.server.app import create_embeddings_app
@@ -28,22 +22,8 @@ IDS = [[5, 9, 77, 31], [8] * 40, [3]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An encoder whose words are letters."""
-    folder = write_folder(tmp_path_factory.mktemp("bert") / "folder", config_of("BertModel"))
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
-    words += [f"unused{i}" for i in range(len(words), 500)]
-    tokenizer = Tokenizer(WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.add_special_tokens(words[:4])
-    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
-    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def encoding(folder: Path, no_kernel_check: None) -> Iterator[EmbeddingService]:
-    opened = EmbeddingService(folder, {"precision": "exact"}, queue=2)
+def encoding(bert: Path, no_kernel_check: None) -> Iterator[EmbeddingService]:
+    opened = EmbeddingService(bert, {"precision": "exact"}, queue=2)
     yield opened
     opened.close()
 
@@ -55,8 +35,8 @@ def encoder(encoding: EmbeddingService) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def wanted(folder: Path) -> Any:
-    with Embedder(folder, precision="exact") as embedder:
+def wanted(bert: Path) -> Any:
+    with Embedder(bert, precision="exact") as embedder:
         return embedder.embed(IDS)
 
 
@@ -181,8 +161,8 @@ def test_a_device_that_is_lost(encoder: TestClient, encoding: EmbeddingService, 
     assert np.array_equal(np.array([each["embedding"] for each in answer["data"]], np.float32), wanted)
 
 
-def test_the_command_with_the_openai_client(folder: Path, wanted: Any) -> None:
-    with running(str(folder), "--port", "0", "--precision", "exact") as program:
+def test_the_command_with_the_openai_client(bert: Path, wanted: Any) -> None:
+    with running(str(bert), "--port", "0", "--precision", "exact") as program:
         client = openai.OpenAI(base_url=f"{program.url}/v1", api_key="none")
         found = client.embeddings.create(model="folder", input=IDS)
         assert np.array_equal(np.array([each.embedding for each in found.data], np.float32), wanted)

@@ -17,15 +17,24 @@ from schemathesis.specs.openapi.checks import (
 from tests.server.conftest import NAME
 from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
-from wgpu_engine.server.app import create_app
+from wgpu_engine.server.app import create_app, create_embeddings_app
+from wgpu_engine.server.embedding_service import EmbeddingService
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-@pytest.fixture(scope="module")
-def operations(no_kernel_check: None, tiny_llama: Callable[..., Path]) -> Iterator[list[Any]]:
-    service = Service(tiny_llama(), LoadOptions(ctx_size=96, slots=8), queue=64)
-    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(service, NAME))
+@pytest.fixture(scope="module", params=["a language model", "an encoder"])
+def operations(
+    request: pytest.FixtureRequest, no_kernel_check: None, tiny_llama: Callable[..., Path], bert: Path
+) -> Iterator[list[Any]]:
+    service: Service | EmbeddingService
+    if request.param == "an encoder":
+        service = encoding = EmbeddingService(bert, {})
+        app = create_embeddings_app(encoding, NAME)
+    else:
+        service = writing = Service(tiny_llama(), LoadOptions(ctx_size=96, slots=8), queue=64)
+        app = create_app(writing, NAME)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     yield [found.ok() for found in schema.get_all_operations()]
     service.close()
 
