@@ -1,5 +1,6 @@
 """A bundle as visitors have it: from a plain static server, with nothing else in reach, and then without any server."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,6 +99,28 @@ def go_through(browser: Browser, folder: Path, title: str, longest: int) -> None
 
 def test_the_page_with_and_without_a_server(alone: Browser, site: Path) -> None:
     go_through(alone, site, "tiny chat", 12)
+
+
+def test_the_page_can_be_installed(alone: Browser, site: Path) -> None:
+    server = StaticServer(site)
+    with visit(alone, server.url) as page:
+        page.goto(server.url)
+        chromium = page.context.new_cdp_session(page)
+        manifest = chromium.send("Page.getAppManifest")
+        assert manifest["url"] == server.url + "manifest.webmanifest" and not manifest["errors"]
+        errors = {error["errorId"] for error in chromium.send("Page.getInstallabilityErrors")["installabilityErrors"]}
+        assert errors <= {"in-incognito"}
+        for icon in json.loads(manifest["data"])["icons"]:
+            size = page.evaluate(
+                """async (src) => {
+                  const image = Object.assign(new Image(), { src });
+                  await image.decode();
+                  return `${image.naturalWidth}x${image.naturalHeight}`;
+                }""",
+                icon["src"],
+            )
+            assert icon["sizes"] in (size, "any")
+    server.close()
 
 
 @pytest.mark.slow
