@@ -1,16 +1,16 @@
 """Models for a bundle: can a browser run them, what are they called, and what are their parts' hashes."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wgpu_engine.bundle.page_encoder import PageEncoder
 from wgpu_engine.engine.memory import context_size, footprint
 from wgpu_engine.engine.rehearsal import rehearse
-from wgpu_engine.errors import BundleError, EngineError, ModelFileError, UnsupportedModelError
+from wgpu_engine.errors import BundleError, EngineError, ModelFileError
 from wgpu_engine.files import catalogue
 from wgpu_engine.files.model_file import part_names
 from wgpu_engine.files.store import Store
@@ -135,24 +135,9 @@ def _memory(name: str, file: Survey) -> int:
 
 def _check_tokenizer(name: str, file: Survey, vocab: int) -> None:
     try:
-        open_tokenizer(file.metadata, vocab, _Encoder)
+        open_tokenizer(file.metadata, vocab, PageEncoder)
     except EngineError as error:
         raise BundleError(f"{name} can't go into a bundle: {error}") from error
-
-
-class _Encoder:
-    """Encodes nothing, but takes only what the page's library encodes rightly."""
-
-    def __init__(self, text: str) -> None:
-        model = json.loads(text)["model"]
-        if model["type"] == "Unigram" and model.get("byte_fallback"):
-            raise UnsupportedModelError(
-                "its tokenizer is a Unigram with bytes for rare characters, which the page's library gets wrong: "
-                "choose another model for browsers"
-            )
-
-    def encode(self, text: str) -> list[int]:
-        raise NotImplementedError
 
 
 def _known(file: Survey, key: str) -> str | None:
