@@ -101,6 +101,25 @@ def test_the_page_with_and_without_a_server(alone: Browser, site: Path) -> None:
     go_through(alone, site, "tiny chat", 12)
 
 
+def test_the_page_offers_its_new_version(alone: Browser, make_bundle: Callable[..., Path], tmp_path: Path) -> None:
+    folder = tmp_path / "served"
+    shutil.copytree(make_bundle(title="Old"), folder)
+    server = StaticServer(folder)
+    with visit(alone, server.url) as page:
+        page.goto(server.url)
+        expect(page).to_have_title("Old")
+        page.wait_for_function("() => navigator.serviceWorker.controller")
+        shutil.rmtree(folder)
+        shutil.copytree(make_bundle(title="New"), folder)
+        offer = page.get_by_role("button", name="Update")
+        expect(offer).to_be_hidden()
+        page.evaluate("() => navigator.serviceWorker.ready.then((registration) => { registration.update(); })")
+        offer.click()
+        expect(page).to_have_title("New", timeout=SLOW_MS)
+        expect(page.get_by_role("heading", name="Choose a model")).to_be_visible()
+    server.close()
+
+
 def test_the_page_can_be_installed(alone: Browser, site: Path) -> None:
     server = StaticServer(site)
     with visit(alone, server.url) as page:

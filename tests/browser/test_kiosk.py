@@ -79,7 +79,7 @@ def screen_unit(profile: Path, port: int, chromium: BrowserType) -> Iterator[tup
     (profile / "DevToolsActivePort").unlink(missing_ok=True)
     here = ["--headless=new", "--no-sandbox", "--use-webgpu-adapter=swiftshader", "--remote-debugging-port=0"]
     with running([flags[0], *here, *flags[1:]]):
-        for _ in range(300):
+        for _ in range(900):
             if (profile / "DevToolsActivePort").exists():
                 break
             time.sleep(0.1)
