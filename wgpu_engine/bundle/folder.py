@@ -227,20 +227,22 @@ def _swap(staged: Path, out: Path) -> None:
     if not out.exists():
         staged.replace(out)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    old = aside / "old"
     try:
-        out.replace(old)
-    except OSError as error:
-        old.rmdir()
-        raise BundleError(
-            f"{out} can't be replaced ({error.strerror}): give a folder inside of it, or another place"
-        ) from error
-    try:
-        staged.replace(out)
-    except BaseException:
-        old.replace(out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        try:
+            out.replace(old)
+        except OSError as error:
+            raise BundleError(
+                f"{out} can't be replaced ({error.strerror}): give a folder inside of it, or another place"
+            ) from error
+        try:
+            staged.replace(out)
+        except BaseException:
+            old.replace(out)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _parts(files: dict[str, bytes], models: Sequence[BundleModel]) -> list[Part]:
