@@ -242,7 +242,8 @@ def _swap(staged: Path, out: Path) -> None:
             old.replace(out)
             raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        if out.exists():  # else the earlier bundle is still in there
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _parts(files: dict[str, bytes], models: Sequence[BundleModel]) -> list[Part]:
