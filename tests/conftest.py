@@ -28,6 +28,11 @@ ROOT = Path(__file__).parent.parent
 BuilderFactory = Callable[..., PlanBuilder]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in browsers come last: they keep several cores busy, of which other test runs may still have some."""
+    items.sort(key=lambda item: "browser" in item.path.parts)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def heed_ctrl_c() -> None:
     """Tests in the background of a shell are started with Ctrl-C ignored, which the programs they start inherit."""

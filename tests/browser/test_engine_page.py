@@ -8,46 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from tests.browser.engine_scripts import RELOAD, START, ask
 from wgpu_engine import LLM
 from wgpu_engine.files.store import Store
-
-START = """async (options) => {
-  const { Engine } = await import("/engine/engine.js");
-  window.lost = [];
-  window.engine = await Engine.start({ onLost: (message) => lost.push(message) });
-  const { models } = await (await fetch("/bundle.json")).json();
-  window.source = { kind: "bundled", files: models[0].files, base: location.href };
-  window.progress = [];
-  window.model = await engine.load(source, options, { onProgress: (each) => progress.push(each) });
-  return { ...model, adapter: engine.adapter, version: engine.version };
-}"""
-"""loads the bundle's first model as `engine`"""
-
-ANSWER = """async ([call, asked, sampling, stopAfter]) => {
-  const stop = new AbortController();
-  const found = { text: "", tokens: [], chunks: 0 };
-  try {
-    for await (const chunk of engine[call](asked, sampling, { signal: stop.signal })) {
-      found.text += chunk.text;
-      found.tokens.push(...chunk.tokens);
-      found.chunks += 1;
-      if (found.chunks === stopAfter) { stop.abort(); found.stopped = performance.now(); }
-      if (chunk.finish_reason) Object.assign(found, { ...chunk, text: found.text, tokens: found.tokens });
-    }
-  } catch (error) {
-    found.error = { kind: error.kind, message: error.message };
-  }
-  found.ended = performance.now();
-  return found;
-}"""
-
-RELOAD = "engine.load(source, { precision: 'exact' }).then((model) => model.name)"
-
-
-def ask(page: Page, call: str, asked: Any, stop_after: int | None = None, **sampling: Any) -> dict[str, Any]:
-    """An answer of the engine of a page; an error is part of it."""
-    found: dict[str, Any] = page.evaluate(ANSWER, [call, asked, sampling, stop_after])
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -286,68 +249,3 @@ def test_every_kernel_gives_the_known_answers(page: Page) -> None:
     }""")
     assert len(answers) > 200
     assert [answer for answer in answers if not answer["passed"]] == []
-
-
-START_ONLY = """async () => {
-  const { Engine } = await import("/engine/engine.js");
-  return Engine.start().then(() => null, ({ name, kind, message }) => ({ name, kind, message }));
-}"""
-
-
-def test_no_adapter(launch: Any, open_page: Any, site_url: str) -> None:
-    """A browser that has WebGPU, on a machine that it trusts no GPU of."""
-    with open_page(site_url, launch(gpu=False)) as page:
-        found = page.evaluate(START_ONLY)
-    assert (found["name"], found["kind"]) == ("EngineError", "no_adapter")
-    assert "adapter" in found["message"]
-
-
-def test_a_page_that_is_not_secure(launch: Any, open_page: Any, site_url: str) -> None:
-    browser = launch("--host-resolver-rules=MAP * 127.0.0.1")
-    with open_page(site_url.replace("localhost", "models.example"), browser) as page:
-        found = page.evaluate(START_ONLY)
-    assert found["kind"] == "insecure" and "https" in found["message"]
-
-
-def test_no_webgpu_at_all(page: Page) -> None:
-    """And nothing of Pyodide is fetched."""
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-
-    def without(route: Any) -> None:
-        body = route.fetch().text() + '\nObject.defineProperty(navigator, "gpu", { value: undefined });\n'
-        route.fulfill(body=body, content_type="text/javascript")
-
-    page.context.route("**/engine/worker.js", without)
-    found = page.evaluate(START_ONLY)
-    assert found["kind"] == "no_webgpu" and "WebGPU" in found["message"]
-    assert not any("/pyodide/" in address for address in asked)
-
-
-def test_a_worker_that_cannot_start(page: Page) -> None:
-    page.context.route("**/engine/device.js", lambda route: route.abort())
-    found = page.evaluate(START_ONLY)
-    assert found["kind"] == "internal" and "reload the page" in found["message"]
-
-
-@pytest.mark.parametrize("part", ["pyodide.mjs", "pyodide.asm.wasm", "wgpu_engine-*.whl"])
-def test_pyodide_that_cannot_be_fetched(page: Page, part: str) -> None:
-    page.context.route(f"**/pyodide/{part}", lambda route: route.abort())
-    found = page.evaluate(START_ONLY)
-    assert found["kind"] == "network" and part.split("*")[0] in found["message"], found
-
-
-def test_slow_reads_have_more_steps_queued(page: Page) -> None:
-    """As in Firefox, where a read-back takes long whatever it waits for."""
-
-    def slowly(route: Any) -> None:
-        body, read = route.fetch().text(), "staging.mapAsync(GPUMapMode.READ)"
-        assert read in body
-        late = f"{read}.then(() => new Promise((resolve) => setTimeout(resolve, 60)))"
-        route.fulfill(body=body.replace(read, late), content_type="text/javascript")
-
-    page.context.route("**/engine/device.js", slowly)
-    page.evaluate(START, {"precision": "exact"})
-    found = ask(page, "generate", "the cat", temperature=0, max_tokens=100, ignore_eos=True)
-    # a step at a time would be at most 16 tokens/s
-    assert found["timings"]["predicted_per_second"] > 40

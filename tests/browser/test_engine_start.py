@@ -1,0 +1,72 @@
+"""Pages whose engine can't start, and slow ones."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.engine_scripts import START, ask
+
+START_ONLY = """async () => {
+  const { Engine } = await import("/engine/engine.js");
+  return Engine.start().then(() => null, ({ name, kind, message }) => ({ name, kind, message }));
+}"""
+
+
+def test_no_adapter(launch: Any, open_page: Any, site_url: str) -> None:
+    """A browser that has WebGPU, on a machine that it trusts no GPU of."""
+    with open_page(site_url, launch(gpu=False)) as page:
+        found = page.evaluate(START_ONLY)
+    assert (found["name"], found["kind"]) == ("EngineError", "no_adapter")
+    assert "adapter" in found["message"]
+
+
+def test_a_page_that_is_not_secure(launch: Any, open_page: Any, site_url: str) -> None:
+    browser = launch("--host-resolver-rules=MAP * 127.0.0.1")
+    with open_page(site_url.replace("localhost", "models.example"), browser) as page:
+        found = page.evaluate(START_ONLY)
+    assert found["kind"] == "insecure" and "https" in found["message"]
+
+
+def test_no_webgpu_at_all(page: Page) -> None:
+    """And nothing of Pyodide is fetched."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    def without(route: Any) -> None:
+        body = route.fetch().text() + '\nObject.defineProperty(navigator, "gpu", { value: undefined });\n'
+        route.fulfill(body=body, content_type="text/javascript")
+
+    page.context.route("**/engine/worker.js", without)
+    found = page.evaluate(START_ONLY)
+    assert found["kind"] == "no_webgpu" and "WebGPU" in found["message"]
+    assert not any("/pyodide/" in address for address in asked)
+
+
+def test_a_worker_that_cannot_start(page: Page) -> None:
+    page.context.route("**/engine/device.js", lambda route: route.abort())
+    found = page.evaluate(START_ONLY)
+    assert found["kind"] == "internal" and "reload the page" in found["message"]
+
+
+@pytest.mark.parametrize("part", ["pyodide.mjs", "pyodide.asm.wasm", "wgpu_engine-*.whl"])
+def test_pyodide_that_cannot_be_fetched(page: Page, part: str) -> None:
+    page.context.route(f"**/pyodide/{part}", lambda route: route.abort())
+    found = page.evaluate(START_ONLY)
+    assert found["kind"] == "network" and part.split("*")[0] in found["message"], found
+
+
+def test_slow_reads_have_more_steps_queued(page: Page) -> None:
+    """As in Firefox, where a read-back takes long whatever it waits for."""
+
+    def slowly(route: Any) -> None:
+        body, read = route.fetch().text(), "staging.mapAsync(GPUMapMode.READ)"
+        assert read in body
+        late = f"{read}.then(() => new Promise((resolve) => setTimeout(resolve, 60)))"
+        route.fulfill(body=body.replace(read, late), content_type="text/javascript")
+
+    page.context.route("**/engine/device.js", slowly)
+    page.evaluate(START, {"precision": "exact"})
+    found = ask(page, "generate", "the cat", temperature=0, max_tokens=100, ignore_eos=True)
+    # a step at a time would be at most 16 tokens/s
+    assert found["timings"]["predicted_per_second"] > 40
