@@ -97,6 +97,7 @@ def go_through(browser: Browser, folder: Path, title: str, longest: int) -> None
         assert ask(page, "Hello there") == first
 
 
+@pytest.mark.timeout(600)
 def test_the_page_with_and_without_a_server(alone: Browser, site: Path) -> None:
     go_through(alone, site, "tiny chat", 12)
 

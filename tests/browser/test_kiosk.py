@@ -100,6 +100,7 @@ def ask(page: Page, text: str) -> None:
     expect(page.locator(".message.running")).to_have_count(0, timeout=SLOW_MS)
 
 
+@pytest.mark.timeout(600)
 def test_a_kiosk_by_its_units(
     make_bundle: Callable[..., Path],
     tiny_chat: Path,
