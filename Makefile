@@ -10,7 +10,7 @@ ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVE
 SETUP := tools/setup.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle lint format bench bench-compare bench-types bench-serving bench-browser setup clean
+.PHONY: help demo test test-slow test-dawn test-dawn-models test-wheel web bundle screenshots lint format bench bench-compare bench-types bench-serving bench-browser setup clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is:"
@@ -37,6 +37,10 @@ demo: $(VENV)/.ready ## set up, fetch the default model and answer a prompt
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/wgpu-engine run $(MODEL) "$(PROMPT)" --temperature 0
+
+screenshots: web ## pictures of the page with the default model, for the docs
+	@$(BIN)/wgpu-engine pull $(MODEL)
+	@$(BIN)/python tools/screenshots.py
 
 test: web ## set up and run all tests but the slow ones
 	@$(SETUP) adapter

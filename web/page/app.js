@@ -48,4 +48,6 @@ async function start() {
   }
 }
 
+// a file that misses its place must not take the place of the page
+for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
 await start();

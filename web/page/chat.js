@@ -55,6 +55,14 @@ export class Chat extends EventTarget {
     this.#emit("messages");
   }
 
+  /** Shows what another tab has added to the conversation. */
+  async catchUp() {
+    const stored = this.running ? null : await this.store.get(this.conversation.id);
+    const { conversation } = this;
+    if (!stored || this.running || stored.id !== conversation.id) return;
+    if (stored.updated > conversation.updated || stored.messages.length > conversation.messages.length) this.open(stored);
+  }
+
   /** @param {string} text */
   async send(text) {
     conversations.add(this.conversation, { role: "user", content: text });

@@ -67,9 +67,12 @@ export class ChatView {
       items.push(view.element);
     }
     this.#views = known;
-    this.list.replaceChildren(...items);
+    const hadFocus = this.element.contains(document.activeElement);
+    place(this.list, items);
     this.heading.hidden = this.list.hidden = !items.length;
     this.#renderTail(messages);
+    // what had the focus may be gone: the next Tab goes on from here
+    if (hadFocus && !this.element.contains(document.activeElement)) this.element.focus({ preventScroll: true });
     if (this.#follows) this.follow();
   }
 
@@ -131,6 +134,15 @@ export class ChatView {
     this.#follows = scrollHeight - scrollTop - clientHeight < NEAR_PX;
     this.latest.hidden = this.#follows;
   }
+}
+
+/** Makes these the items of a list; those that stay are not touched, nor is the focus in them. */
+function place(list, items) {
+  const wanted = new Set(items);
+  for (const item of [...list.children]) if (!wanted.has(item)) item.remove();
+  items.forEach((item, at) => {
+    if (list.children[at] !== item) list.insertBefore(item, list.children[at] ?? null);
+  });
 }
 
 /** What a screen reader says of a finished answer. */

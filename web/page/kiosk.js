@@ -13,6 +13,7 @@ import { defaults } from "./settings.js";
 import { Store } from "./store.js";
 
 const COUNTDOWN_S = 10;
+const PATIENCE_WHILE_WRITING = 3;
 const FIRST_PAUSE_S = 2;
 const LONGEST_PAUSE_S = 60;
 const ENGINE_TRIES = 2;
@@ -29,6 +30,11 @@ export async function startKiosk(root, engine, about, update) {
   const kiosk = new Kiosk(root, engine, about);
   update?.then((apply) => (kiosk.update = apply));
   await kiosk.load();
+}
+
+/** Browsers that weren't started with the whole screen give it at a touch. */
+function fillScreen() {
+  if (document.fullscreenEnabled && !document.fullscreenElement) document.documentElement.requestFullscreen().catch(() => {});
 }
 
 class Kiosk {
@@ -55,10 +61,15 @@ class Kiosk {
     this.countdown = el("div", { class: "countdown", role: "alert", hidden: true });
     const head = el("header", { class: "top" }, el("h1", {}, title), this.again);
     root.replaceChildren(el("div", { class: "kiosk column" }, head, el("main", { class: "main" }, this.talk, this.screen), this.countdown));
-    this.chat.addEventListener("state", () => this.#update());
+    this.chat.addEventListener("state", () => {
+      this.#alive();
+      this.#update();
+    });
     this.chat.addEventListener("messages", () => this.#update());
     engine.onlost = () => this.#restart();
     for (const sign of SIGNS_OF_LIFE) addEventListener(sign, () => this.#alive(), { capture: true, passive: true });
+    addEventListener("pointerdown", fillScreen);
+    addEventListener("contextmenu", (event) => event.preventDefault());
     setInterval(() => this.#tick(), 1000);
   }
 
@@ -121,11 +132,14 @@ class Kiosk {
   }
 
   #tick() {
-    const waiting = this.chat.conversation.messages.length > 0 || this.composer.field.value !== "";
-    this.#idle = waiting && this.chat.loaded && !this.chat.running ? this.#idle + 1 : 0;
+    const { chat } = this;
+    const waiting = chat.conversation.messages.length > 0 || this.composer.field.value !== "";
+    this.#idle = waiting && chat.loaded ? this.#idle + 1 : 0;
     // nobody is there
-    if (!waiting && this.chat.loaded) this.update?.();
-    const left = this.idleReset - this.#idle;
+    if (!waiting && chat.loaded) this.update?.();
+    // who reads along touches nothing
+    const patience = chat.running ? PATIENCE_WHILE_WRITING * this.idleReset : this.idleReset;
+    const left = patience - this.#idle;
     this.countdown.hidden = !waiting || left > COUNTDOWN_S;
     if (this.countdown.hidden) return;
     if (left <= 0) {

@@ -21,13 +21,17 @@ export class LoadView {
   constructor(title, cancel) {
     this.bar = el("progress", { max: 1, "aria-label": `Loading ${title}` });
     this.list = el("ol", { class: "stages" });
+    const stop = (event) => {
+      Object.assign(event.currentTarget, { disabled: true, textContent: "Cancelling…" });
+      cancel();
+    };
     this.element = el(
       "section",
       { class: "load", "aria-label": "Loading" },
       el("h2", {}, `Loading ${title}`),
       this.bar,
       this.list,
-      cancel && el("div", { class: "buttons" }, button("Cancel", cancel)),
+      cancel && el("div", { class: "buttons" }, button("Cancel", stop)),
     );
     this.note({ stage: "runtime", done: 0, total: null });
   }
@@ -38,14 +42,19 @@ export class LoadView {
     const known = this.#stages.get(stage) ?? this.#begin(stage);
     Object.assign(known, { done, total: total ?? 0 });
     known.rate.note(done);
-    // stages overlap: weights move on while others are fetched, and some kernels come before them
-    const started = this.#stages.size > 1;
     for (const [name, each] of this.#stages) {
-      each.ended = name === "runtime" ? started : each.total > 0 && each.done >= each.total;
+      each.ended = this.#hasEnded(name, each);
       each.row.className = each.ended ? "past" : "now";
       each.row.lastChild.textContent = figures(name, each);
     }
     this.#fill();
+  }
+
+  /** Stages overlap: weights move on while others are fetched, and only some of the kernels come before them. */
+  #hasEnded(name, { done, total }) {
+    if (name === "runtime") return this.#stages.size > 1;
+    if (name === "kernels" && !this.#stages.get("weights")?.ended) return false;
+    return total > 0 && done >= total;
   }
 
   /** All stages in one; it never goes back. */
@@ -53,7 +62,8 @@ export class LoadView {
     let all = 0;
     for (const [name, { share }] of Object.entries(STAGES)) {
       const each = this.#stages.get(name);
-      if (each) all += share * (each.ended ? 1 : each.total ? each.done / each.total : 0);
+      if (each?.ended) all += share;
+      else if (each?.total && (name !== "kernels" || this.#stages.get("weights")?.ended)) all += (share * each.done) / each.total;
       // a file of the user's is not fetched
       else if (name === "download" && this.#stages.has("weights")) all += share;
     }

@@ -6,6 +6,8 @@ import { asJson, asMarkdown, fileName } from "./export.js";
 import { icon } from "./icons.js";
 
 export class Sidebar {
+  #shown = null;
+
   /**
    * @param {import("./chat.js").Chat} chat
    * @param {string} title of the page
@@ -35,14 +37,21 @@ export class Sidebar {
     );
     chat.addEventListener("saved", () => this.refresh());
     chat.addEventListener("messages", () => this.#mark());
-    chat.store.onchange = () => this.refresh();
+    chat.store.onchange = () => {
+      this.refresh();
+      chat.catchUp();
+    };
     this.refresh();
   }
 
   /** Reads the list anew. */
   async refresh() {
-    const all = await this.chat.store.all();
+    const all = await this.chat.store.titles();
     this.unkept.hidden = this.chat.store.persistent;
+    // it is read often while an answer is written, and seldom has changed
+    const shown = JSON.stringify(all.map(({ id, title }) => [id, title]));
+    if (shown === this.#shown) return;
+    this.#shown = shown;
     this.all.hidden = !all.length;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li")?.dataset.id : null;
     this.list.replaceChildren(...all.map((conversation) => this.#item(conversation)));
@@ -66,18 +75,31 @@ export class Sidebar {
     return el(
       "li",
       { "data-id": conversation.id },
-      el("button", { type: "button", class: "conversation", title, onclick: () => this.open(conversation) }, title),
+      el("button", { type: "button", class: "conversation", title, onclick: () => this.#open(conversation) }, title),
       more,
     );
   }
 
-  #menuOfOne(conversation) {
-    const name = (ending) => fileName(conversation.title, ending);
+  /** The conversation of an item, which another tab may have deleted. */
+  async #whole({ id }) {
+    return this.chat.conversation.id === id ? this.chat.conversation : this.chat.store.get(id);
+  }
+
+  async #open(item) {
+    const conversation = await this.#whole(item);
+    if (conversation) this.open(conversation);
+  }
+
+  #menuOfOne(item) {
+    const save = async (ending, format, type) => {
+      const conversation = await this.#whole(item);
+      if (conversation) download(fileName(conversation.title, ending), format([conversation]), type);
+    };
     return [
-      ["pencil", "Rename", () => this.#rename(conversation)],
-      ["save", "Export as Markdown", () => download(name("md"), asMarkdown([conversation]), "text/markdown")],
-      ["save", "Export as JSON", () => download(name("json"), asJson([conversation]), "application/json")],
-      ["bin", "Delete", () => this.#remove(conversation)],
+      ["pencil", "Rename", () => this.#rename(item)],
+      ["save", "Export as Markdown", () => save("md", asMarkdown, "text/markdown")],
+      ["save", "Export as JSON", () => save("json", asJson, "application/json")],
+      ["bin", "Delete", () => this.#remove(item)],
     ];
   }
 
@@ -90,12 +112,12 @@ export class Sidebar {
     ];
   }
 
-  async #rename(conversation) {
-    const title = await ask("Rename conversation", "Title", conversation.title);
-    if (title === null) return;
-    const current = this.chat.conversation.id === conversation.id ? this.chat.conversation : conversation;
-    current.title = title;
-    await this.chat.store.put(current);
+  async #rename(item) {
+    const title = await ask("Rename conversation", "Title", item.title);
+    const conversation = title === null ? null : await this.#whole(item);
+    if (!conversation) return;
+    conversation.title = title;
+    await this.chat.store.put(conversation);
     await this.refresh();
   }
 

@@ -6,23 +6,61 @@ const CHANGES = "wgpu_engine conversations";
 
 /** @typedef {import("./conversation.js").Conversation} Conversation */
 
+/** @typedef {{id: string, title: string, updated: number}} Title what the list of conversations shows */
+
+/** In place of a database. */
 class Memory {
   #kept = new Map();
-  async getAll() {
-    return [...this.#kept.values()];
+
+  async getAll(store) {
+    const all = structuredClone([...this.#kept.values()]);
+    return store === "titles" ? all.map(titleOf) : all;
   }
+
   async get(_store, id) {
-    return this.#kept.get(id);
+    return structuredClone(this.#kept.get(id));
   }
-  async put(_store, value) {
-    this.#kept.set(value.id, value);
+
+  async write(change) {
+    change({ put: (value) => this.#kept.set(value.id, structuredClone(value)), delete: (id) => this.#kept.delete(id), clear: () => this.#kept.clear() }, null);
   }
-  async delete(_store, id) {
-    this.#kept.delete(id);
+}
+
+/** A database with the conversations, and their titles apart, so that the list needs no more than those. */
+class Database {
+  #database;
+
+  static async open() {
+    const opened = new Database();
+    opened.#database = await openDB("wgpu_engine", 1, {
+      upgrade(fresh) {
+        fresh.createObjectStore("conversations", { keyPath: "id" });
+        fresh.createObjectStore("titles", { keyPath: "id" });
+      },
+      // another tab deletes the database, or has a newer version of the page
+      blocking: () => opened.#database.close(),
+    });
+    return opened;
   }
-  async clear() {
-    this.#kept.clear();
+
+  getAll(store) {
+    return this.#database.getAll(store);
   }
+
+  get(store, id) {
+    return this.#database.get(store, id);
+  }
+
+  async write(change) {
+    const transaction = this.#database.transaction(["conversations", "titles"], "readwrite");
+    change(transaction.objectStore("conversations"), transaction.objectStore("titles"));
+    await transaction.done;
+  }
+}
+
+/** @returns {Title} */
+function titleOf({ id, title, updated }) {
+  return { id, title, updated };
 }
 
 export class Store {
@@ -32,7 +70,7 @@ export class Store {
   /** Called when another tab changed what is stored. @type {() => void} */
   onchange = () => {};
 
-  /** @param {object} database @param {boolean} persistent */
+  /** @param {Database | Memory} database @param {boolean} persistent */
   constructor(database, persistent) {
     this.#database = database;
     /** whether conversations outlast the page */
@@ -46,10 +84,7 @@ export class Store {
   /** @returns {Promise<Store>} */
   static async open() {
     try {
-      const database = await openDB("wgpu_engine", 1, {
-        upgrade: (fresh) => fresh.createObjectStore("conversations", { keyPath: "id" }),
-      });
-      return new Store(database, true);
+      return new Store(await Database.open(), true);
     } catch {
       return Store.inMemory();
     }
@@ -60,10 +95,18 @@ export class Store {
     return new Store(new Memory(), false);
   }
 
+  /** @returns {Promise<Title[]>} the latest first */
+  titles() {
+    return this.#sorted("titles");
+  }
+
   /** @returns {Promise<Conversation[]>} the latest first */
-  async all() {
-    const found = await this.#database.getAll("conversations");
-    return found.sort((one, other) => other.updated - one.updated);
+  all() {
+    return this.#sorted("conversations");
+  }
+
+  async #sorted(store) {
+    return (await this.#database.getAll(store)).sort((one, other) => other.updated - one.updated);
   }
 
   /** @param {string} id @returns {Promise<Conversation | undefined>} */
@@ -72,23 +115,30 @@ export class Store {
   }
 
   /** @param {Conversation} conversation */
-  async put(conversation) {
-    await this.#database.put("conversations", conversation);
-    this.#tell();
+  put(conversation) {
+    return this.#write((conversations, titles) => {
+      conversations.put(conversation);
+      titles?.put(titleOf(conversation));
+    });
   }
 
   /** @param {string} id */
-  async remove(id) {
-    await this.#database.delete("conversations", id);
-    this.#tell();
+  remove(id) {
+    return this.#write((conversations, titles) => {
+      conversations.delete(id);
+      titles?.delete(id);
+    });
   }
 
-  async clear() {
-    await this.#database.clear("conversations");
-    this.#tell();
+  clear() {
+    return this.#write((conversations, titles) => {
+      conversations.clear();
+      titles?.clear();
+    });
   }
 
-  #tell() {
+  async #write(change) {
+    await this.#database.write(change);
     this.#channel?.postMessage("changed");
   }
 }

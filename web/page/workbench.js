@@ -109,12 +109,10 @@ export class Workbench {
     this.engine.onmoved = () => this.#lost(new PageError("moved", "the model moved to another tab"));
     if (!this.engine.loads) return;
     addEventListener("dragover", (event) => {
-      event.preventDefault();
       document.body.classList.toggle("dragging", [...event.dataTransfer.types].includes("Files"));
     });
     addEventListener("dragleave", (event) => event.relatedTarget || document.body.classList.remove("dragging"));
     addEventListener("drop", (event) => {
-      event.preventDefault();
       document.body.classList.remove("dragging");
       const files = [...event.dataTransfer.files].filter(({ name }) => /\.gguf$/i.test(name));
       if (!files.length) announce("Only .gguf files can be loaded");

@@ -26,7 +26,7 @@ MODEL = {
 }
 BUNDLE = {"engine": "browser", "version": "0.1.0", "title": "Test page", "kiosk": None, "models": [MODEL]}
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +59,7 @@ class Visit:
     def open(self, path: str = "", **fake: Any) -> Page:
         """A page whose stand-in for the engine has these settings."""
         page = self.context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(30_000)
         page.on("console", lambda message: self._note(message.type, message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.add_init_script(f"globalThis.fakeSettings = {json.dumps(fake)}")
@@ -128,7 +128,7 @@ def send(page: Page, text: str, *, wait: bool = True) -> None:
         expect(page.locator(".message.running")).to_have_count(0)
 
 
-def eventually(page: Page, expression: str, patience_s: float = 10) -> None:
+def eventually(page: Page, expression: str, patience_s: float = 30) -> None:
     """Waits until an expression is true; Playwright's own way evaluates text in the page, which its policy forbids."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end:

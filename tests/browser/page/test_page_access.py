@@ -144,6 +144,24 @@ def test_everything_by_keyboard(visit: Visit) -> None:
     expect(message_field(page)).to_be_focused()
 
 
+def test_the_focus_is_not_lost(visit: Visit) -> None:
+    page = visit.chat(answers=["One", "Two"])
+    send(page, "Hello")
+    page.get_by_role("button", name="Another answer").focus()
+    page.keyboard.press("Enter")
+    expect(answers(page)).to_contain_text("Two")
+    expect(page.locator(".message.running")).to_have_count(0)
+    assert page.evaluate("document.activeElement.className") == "log"
+    page.get_by_role("button", name="Copy message").focus()
+    page.evaluate("fake.holdAfter = 0")
+    page.keyboard.press("Alt+n")
+    page.locator(".conversation").click()
+    page.get_by_role("button", name="Earlier version").focus()
+    page.keyboard.press("Enter")
+    expect(answers(page)).to_contain_text("One")
+    assert page.evaluate("document.querySelector('.log').contains(document.activeElement)")
+
+
 def test_screen_readers_hear_answers_once(visit: Visit) -> None:
     page = visit.chat(holdAfter=2)
     spoken = page.get_by_role("status")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.page.conftest import Visit, VisitFactory, answers, message_field, send
 from tests.server.conftest import Program, running
@@ -98,50 +98,40 @@ def sse(*events: object) -> str:
     return "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in events)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
-    [
-        (sse({"choices": [{"text": "Half", "finish_reason": None}]}), "network", "broke off"),
-        (
-            sse(
-                {"choices": [{"text": "Half", "finish_reason": None}]},
-                {"error": {"message": "the device was lost: try again", "code": "device"}},
-            ),
-            "device",
-            "The device was lost: try again.",
-        ),
-        (sse({"choices": [{"text": "Half", "finish_reason": None}]}, "not JSON"), "network", "broke off"),
-    ],
-)
-def test_streams_that_break_keep_their_text(visit: Visit, body: str, kind: str, words: str) -> None:
+HALF = {"choices": [{"text": "Half", "finish_reason": None}]}
+BROKEN_STREAMS = [
+    (sse(HALF), "network", "broke off"),
+    (sse(HALF, {"error": {"message": "the device was lost: try again", "code": "device"}}), "device", "try again."),
+    (sse(HALF, "not JSON"), "network", "broke off"),
+]
+
+
+def test_streams_that_break_keep_their_text(visit: Visit) -> None:
     page = enter(visit)
-    page.route(
-        "**/v1/completions", lambda route: route.fulfill(body=body, headers={"Content-Type": "text/event-stream"})
-    )
-    send(page, "Hello", wait=False)
-    expect(page.locator(f".error-card[data-kind={kind}]")).to_contain_text(words)
-    expect(answers(page)).to_contain_text("Half")
-    expect(answers(page).locator(".note")).to_have_text("Interrupted")
-    page.unroute("**/v1/completions")
     greedy(page, 5)
-    page.get_by_role("button", name="Try again").click()
-    expect(answers(page).locator(".figures")).to_be_visible()
-    expect(page.locator(".error-card")).to_have_count(0)
+    for body, kind, words in BROKEN_STREAMS:
+        headers = {"Content-Type": "text/event-stream"}
+        page.route("**/v1/completions", lambda route, body=body: route.fulfill(body=body, headers=headers))  # noqa: B023
+        send(page, "Hello", wait=False)
+        expect(page.locator(f".error-card[data-kind={kind}]")).to_contain_text(words)
+        expect(answers(page)).to_contain_text("Half")
+        expect(answers(page).locator(".note")).to_have_text("Interrupted")
+        page.unroute("**/v1/completions")
+        page.get_by_role("button", name="Try again").click()
+        expect(answers(page).locator(".figures")).to_be_visible()
+        expect(page.locator(".error-card")).to_have_count(0)
+        page.get_by_role("button", name="New chat").click()
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"), [(503, "busy"), (429, "busy"), (500, "server"), (502, "server"), (404, "request")]
-)
-def test_statuses_have_words_of_their_own(visit: Visit, status: int, kind: str) -> None:
+def test_statuses_have_words_of_their_own(visit: Visit) -> None:
     page = enter(visit)
-
-    def refuse(route: Route) -> None:
-        route.fulfill(status=status, body="<html>", headers={"Content-Type": "text/html"})
-
-    visit.tolerates += (str(status),)
-    page.route("**/v1/completions", refuse)
-    send(page, "Hello", wait=False)
-    expect(page.locator(f".error-card[data-kind={kind}]")).to_be_visible()
+    for status, kind in ((503, "busy"), (429, "busy"), (500, "server"), (502, "server"), (404, "request")):
+        visit.tolerates += (str(status),)
+        page.route("**/v1/completions", lambda route, status=status: route.fulfill(status=status, body="<html>"))
+        send(page, "Hello", wait=False)
+        expect(page.locator(f".error-card[data-kind={kind}]")).to_be_visible()
+        page.unroute("**/v1/completions")
+        page.get_by_role("button", name="New chat").click()
 
 
 def test_a_server_that_is_gone(visit: Visit) -> None:

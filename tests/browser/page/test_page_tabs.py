@@ -55,3 +55,18 @@ def test_conversations_of_one_tab_appear_in_the_other(visit: Visit) -> None:
     first = visit.chat()
     send(first, "Hello")
     expect(second.locator(".conversation")).to_have_text("Hello")
+
+
+def test_what_one_tab_adds_to_a_conversation_the_other_shows(visit: Visit) -> None:
+    first = visit.chat()
+    send(first, "Hello")
+    second = visit.open()
+    second.locator(".conversation").click()
+    expect(answers(second)).to_have_count(1)
+    send(first, "More")
+    expect(answers(second)).to_have_count(2)
+    expect(answers(second).last).to_contain_text("You said: More")
+    first.get_by_role("button", name="More for “Hello”").click()
+    first.get_by_role("menuitem", name="Delete").click()
+    first.get_by_role("button", name="Delete", exact=True).click()
+    expect(second.locator(".conversation")).to_have_count(0)
