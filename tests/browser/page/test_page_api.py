@@ -1,11 +1,12 @@
 """The page that a server gives out, over its API: a real server in a process of its own."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.page.conftest import Visit, VisitFactory, answers, message_field, send
 from tests.server.conftest import Program, running
@@ -98,6 +99,10 @@ def sse(*events: object) -> str:
     return "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in events)
 
 
+def answering(**answer: Any) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(**answer)
+
+
 HALF = {"choices": [{"text": "Half", "finish_reason": None}]}
 BROKEN_STREAMS = [
     (sse(HALF), "network", "broke off"),
@@ -110,8 +115,7 @@ def test_streams_that_break_keep_their_text(visit: Visit) -> None:
     page = enter(visit)
     greedy(page, 5)
     for body, kind, words in BROKEN_STREAMS:
-        headers = {"Content-Type": "text/event-stream"}
-        page.route("**/v1/completions", lambda route, body=body: route.fulfill(body=body, headers=headers))  # noqa: B023
+        page.route("**/v1/completions", answering(body=body, headers={"Content-Type": "text/event-stream"}))
         send(page, "Hello", wait=False)
         expect(page.locator(f".error-card[data-kind={kind}]")).to_contain_text(words)
         expect(answers(page)).to_contain_text("Half")
@@ -127,7 +131,7 @@ def test_statuses_have_words_of_their_own(visit: Visit) -> None:
     page = enter(visit)
     for status, kind in ((503, "busy"), (429, "busy"), (500, "server"), (502, "server"), (404, "request")):
         visit.tolerates += (str(status),)
-        page.route("**/v1/completions", lambda route, status=status: route.fulfill(status=status, body="<html>"))
+        page.route("**/v1/completions", answering(status=status, body="<html>"))
         send(page, "Hello", wait=False)
         expect(page.locator(f".error-card[data-kind={kind}]")).to_be_visible()
         page.unroute("**/v1/completions")
