@@ -154,6 +154,7 @@ FAILURES = {
 
 def test_a_load_that_fails_says_what_to_do(visit: Visit) -> None:
     page = visit.open(cached=[{"id": "x", "name": "x", "size": 1, "bytes": 1}])
+    expect(page.locator(".card")).to_have_count(2)
     card = page.locator(".error-card")
     for kind, (words, button) in FAILURES.items():
         page.evaluate("kind => { fake.loadError = {kind, message: 'blk.0 is missing: fetch the file again'}; }", kind)
