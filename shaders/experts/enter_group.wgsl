@@ -4,4 +4,5 @@
     return;
   }
   group_end = group.z;
+  group_expert = group.x;
   let base = (group.x - ${first_expert}u) * ${span}u;

@@ -1,6 +1,7 @@
 {# Columns of a product that are pairs of a row and an expert, each group of them of one expert, as `experts/route.wgsl`
    lists them. A workgroup takes one of `cuts` pieces of a group. A pair's number is row * used + which of the row's. #}
 var<private> group_end: u32;
+var<private> group_expert: u32;
 
 // Expert, first column and end of a workgroup's piece; there is none unless the first is below the end.
 fn piece(y: u32) -> vec3<u32> {

@@ -57,9 +57,10 @@ fn finish(column: u32, row: u32, block: u32, lane: u32, thread: u32, sums: vec4<
 {% endif %}
 {% endif %}
 {% if scaled is defined %}
-  values *= factors[block * 8u + lane];
+  let own_factors = ${"group_expert * " ~ ports * features // 4 ~ "u + " if experts == "groups"}block * 8u + lane;
+  values *= factors[own_factors];
 {% if ports == 2 %}
-  up *= factors[${features // 4}u + block * 8u + lane];
+  up *= factors[${features // 4}u + own_factors];
 {% endif %}
 {% endif %}
 {% if bias %}

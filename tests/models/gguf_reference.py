@@ -64,7 +64,8 @@ def read_gguf_reference(path: Path) -> Checkpoint:
         file = drive(read_gguf(source))
         tensors = {name: values_of(tensor) for name, tensor in file.tensors.items()}
     for name in [name for name in tensors if name.endswith(".scale")]:
-        tensors[f"{name.removesuffix('scale')}weight"] *= tensors.pop(name)
+        weight, scale = tensors[f"{name.removesuffix('scale')}weight"], tensors.pop(name)
+        weight *= scale.reshape(-1, *(1,) * (weight.ndim - 1))
     architecture = file.metadata["general.architecture"]
     settings = {key.removeprefix(f"{architecture}."): value for key, value in file.metadata.items()}
     heads = settings["attention.head_count"]

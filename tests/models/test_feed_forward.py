@@ -129,6 +129,30 @@ def test_one_tensor_and_a_tensor_each_are_the_same(device: Any, load: Any) -> No
     assert one.bytes_per_token == one.router.bytes + all_experts * 2 // 3
 
 
+def test_scales_of_experts(device: Any, load: Any) -> None:
+    """A scale for each in a tensor beside all of them, or beside each of them, whose place is the same."""
+    scales = {"gate": [0.5, 2.0, 3.0], "up": [1.5, 0.25, 1.0], "down": [4.0, 0.75, 0.1]}
+    one, each = stacked(), apart()
+    for name, values in scales.items():
+        for i, value in enumerate(values):
+            each[f"blk.0.ffn_{name}.{i}.scale"] = floats(f"blk.0.ffn_{name}.{i}.scale", value)
+        one[f"blk.0.ffn_{name}_exps.scale"] = floats(f"blk.0.ffn_{name}_exps.scale", *values)
+    wanted = [scales[port][i] for i in range(EXPERTS) for port in ("gate", "up") for _ in range(INNER)]
+    for tensors in (one, each):
+        loaded = load(tensors)
+        found = drive(device.receive(device.read(loaded.gate_up[0].factors, 0, 4 * len(wanted))))
+        assert np.array_equal(np.frombuffer(found, np.float32), np.array(wanted, np.float32))
+        assert loaded.down.factors is not None and loaded.router.factors is None
+    one["blk.0.ffn_up_exps.scale"] = floats("blk.0.ffn_up_exps.scale", 1.0, 2.0)
+    with pytest.raises(UnsupportedModelError, match="only one scale"):
+        load(one)
+
+
+def floats(name: str, *values: float) -> TensorInfo:
+    data = np.array(values, np.float32).tobytes()
+    return TensorInfo(name, QUANT_TYPES["F32"], (len(values),), MemorySource(name, data), 0, len(data))
+
+
 def test_progress_counts_what_the_file_holds(load: Any) -> None:
     tensors = stacked() | {"blk.0.ffn_gate_inp.weight": tensor("gate", EXPERTS, WIDTH, quant="F16")}
     load(tensors)

@@ -1,17 +1,19 @@
 """Mixtures of experts against float64: routing, and products with the weights of each row's experts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.ops.products import EPS, PRECISIONS, TOLERANCE, TYPES, pick_pose
+from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.experts import add_experts, gated_experts
 from wgpu_engine.ops.matmul import codec_for
 from wgpu_engine.ops.routing import Routing, route
 from wgpu_engine.ops.weight import Norm, plane_layout
+from wgpu_engine.platform.memory_source import MemorySource
 
 Array = Any
 MIXTURES = ((3, 1), (60, 4), (8, 2), (5, 5), (1, 1))
@@ -136,11 +138,25 @@ def by_expert(values: Array, mixture: Mixture) -> Array:
     return values.astype(np.float64).reshape(mixture.experts, -1, values.shape[1])
 
 
-def check_gated(lab: Any, builder: Any, mixture: Mixture, names: tuple[str, ...] = ()) -> None:
+def scaled(lab: Any, matrix: Any, experts: int) -> Any:
+    """A matrix of experts with a scale for each beside it."""
+    scales = lab.rng.uniform(0.1, 3, experts).astype(np.float32)
+    beside = TensorInfo(
+        "scale", QUANT_TYPES["F32"], (experts,), MemorySource("scale", scales.tobytes()), 0, 4 * experts
+    )
+    values = matrix.values.astype(np.float64) * scales.repeat(len(matrix.values) // experts)[:, None]
+    return replace(matrix, tensor=replace(matrix.tensor, scale=beside), values=values)
+
+
+def check_gated(
+    lab: Any, builder: Any, mixture: Mixture, names: tuple[str, ...] = (), with_scales: bool = False
+) -> None:
     print(mixture)
     m = mixture
     plan = builder(m.rows, 0, m.precision)
     matrices = [lab.matrix(name, m.experts * m.features, m.k) for name in (names or (m.name, m.name))]
+    if with_scales:
+        matrices = [scaled(lab, matrix, m.experts) for matrix in matrices]
     if names:
         weights = tuple(lab.load(matrix, experts=m.experts) for matrix in matrices)
     else:
@@ -172,11 +188,12 @@ def check_gated(lab: Any, builder: Any, mixture: Mixture, names: tuple[str, ...]
         assert (found[pairs:] < -100_000).all(), "rows beyond the step's are written"
 
 
-def check_added(lab: Any, builder: Any, mixture: Mixture) -> None:
+def check_added(lab: Any, builder: Any, mixture: Mixture, with_scales: bool = False) -> None:
     print(mixture)
     m = mixture
     plan = builder(m.rows, 0, m.precision)
     matrix = lab.matrix(m.name, m.experts * m.features, m.k)
+    matrix = scaled(lab, matrix, m.experts) if with_scales else matrix
     weight = lab.load(matrix, experts=m.experts)
     logits = draw_logits(lab.rng, m)
     routing = routed(lab, plan, logits, m.used, shares="all", scale=1.5)
@@ -242,6 +259,18 @@ def test_experts_everywhere(name: str, precision: str, pose: int, lab: Any, buil
 @pytest.mark.parametrize(("names", "precision"), [(("F16", "Q8_0"), "exact"), (("Q4_K", "Q6_K"), "fast")])
 def test_gate_and_up_of_unequal_types(names: tuple[str, ...], precision: str, lab: Any, builder: Any) -> None:
     check_gated(lab, builder, Mixture(names[0], precision, 9, 7, 5, 2, 64, 256), names)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize(("precision", "names"), [("exact", ()), ("fast", ()), ("exact", ("Q8_0", "F16"))])
+def test_experts_with_scales_of_their_own(
+    precision: str, names: tuple[str, ...], rows: int, lab: Any, builder: Any
+) -> None:
+    mixture = Mixture("Q8_0", precision, rows, rows, 5, 2, 64, 64)
+    check_gated(lab, builder, mixture, names, with_scales=True)
+    check_added(lab, builder, mixture, with_scales=True)
+    with lab.limits(binding_bytes=4 * plane_layout(QUANT_TYPES["Q8_0"], 64, 33)[1]):
+        check_added(lab, builder, mixture, with_scales=True)
 
 
 @pytest.mark.parametrize("rows", [1, 20])

@@ -27,7 +27,7 @@ class Tensors:
 
         Raises:
             ModelFileError: it is missing, or has another shape.
-            UnsupportedModelError: it has a scale that isn't one for all of a matrix.
+            UnsupportedModelError: it has a scale that isn't one for all of a matrix, or one an expert.
         """
         self._taken.add(name)
         tensor = self._tensors.get(name)
@@ -41,14 +41,20 @@ class Tensors:
         return replace(tensor, scale=self._scale(name))
 
     def _scale(self, name: str) -> TensorInfo | None:
-        """`<name>.scale` beside `<name>.weight`, as llama.cpp has it for ternary weights and for NVFP4."""
+        """`<name>.scale` beside `<name>.weight`, as llama.cpp has it for ternary weights and for NVFP4.
+
+        Experts that lie in one tensor have one each.
+        """
         stem, _, end = name.rpartition(".")
         scale = self._tensors.get(f"{stem}.scale") if end == "weight" else None
         self._taken.add(f"{stem}.scale")
-        if scale is not None and (stem == "token_embd" or scale.rows * scale.columns != 1):
+        if scale is None:
+            return None
+        each = self._tensors[name].shape[:-2]
+        if stem == "token_embd" or (scale.rows * scale.columns != 1 and scale.shape != each):
             raise UnsupportedModelError(
                 f"the tensor {scale.name} of the shape {list(scale.shape)} is not supported, only one scale for a "
-                "matrix that isn't the embedding: use another version of the model"
+                "matrix or an expert, and none for the embedding: use another version of the model"
             )
         return scale
 

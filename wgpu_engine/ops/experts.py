@@ -48,7 +48,8 @@ def add_experts(
     width = weight.features
     h = builder.activation(width, codec, "normed")
     squares = builder.squares(width)
-    if routing.group_size == 1:
+    # factors would be one binding too many for all in one dispatch
+    if routing.group_size == 1 and weight.factors is None:
         bindings = [
             ("x", ("read_write", FLOATS), x),
             ("gain", ("read", FLOATS), norm.gain),

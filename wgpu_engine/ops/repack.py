@@ -83,18 +83,25 @@ class Loader:
         )
 
     async def _factors(self, name: str, ports: Sequence[Sequence[TensorInfo]], experts: int) -> Buffer | None:
-        """The scales of tensors, for each feature."""
-        tensors = [tensor for port in ports for tensor in port]
-        if not any(tensor.scale for tensor in tensors):
+        """The scales of tensors, for each feature of each port of each expert."""
+        if not any(tensor.scale for port in ports for tensor in port):
             return None
-        if experts > 1:
+        by_port: list[list[float]] = []
+        for tensors in ports:
+            by_port.append([])
+            for tensor in tensors:
+                # one for all of the tensor, or one an expert
+                scales = await self.floats(tensor.scale) if tensor.scale else [1.0]
+                for scale in scales:
+                    by_port[-1] += [scale] * (tensor.rows // len(scales))
+        features = len(by_port[0]) // experts
+        if experts > 1 and features % 4:
             raise UnsupportedModelError(
-                f"the experts of {name} have scales of their own, which is not supported: use another version of the "
-                "model"
+                f"the experts of {name} have scales and {features} features, not a multiple of 4, which is not "
+                "supported: use another version of the model"
             )
-        factors: list[float] = []
-        for tensor in tensors:
-            factors += (await self.floats(tensor.scale) if tensor.scale else [1.0]) * tensor.rows
+        starts = range(0, experts * features, features)
+        factors = [factor for start in starts for port in by_port for factor in port[start : start + features]]
         return self._floats(f"{name} scale", factors)
 
     async def stacked(self, name: str, tensors: Sequence[TensorInfo]) -> tuple[Weight, ...]:

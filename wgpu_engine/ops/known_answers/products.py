@@ -168,8 +168,9 @@ async def sums_of(trial: Trial, weight: Weight, inputs: list[list[float]], port:
     first = expert * weight.features
     rows = await trial.weights(weight, [first + feature for feature in _few_features(weight)], port)
     if weight.factors is not None:
-        factors = (await trial.vector(weight.factors, weight.ports * weight.features))[port * weight.features :]
-        rows = {feature: [factors[feature] * value for value in row] for feature, row in rows.items()}
+        factors = await trial.vector(weight.factors, weight.experts * weight.ports * weight.features)
+        start = (expert * weight.ports + port) * weight.features - first
+        rows = {feature: [factors[start + feature] * value for value in row] for feature, row in rows.items()}
     return {
         feature - first: [(sum(terms), sum(map(abs, terms))) for terms in (list(map(mul, row, x)) for x in inputs)]
         for feature, row in rows.items()
