@@ -1,10 +1,11 @@
 """How a server treats many clients: their speed together, waits for first and next tokens, prefixes, fairness.
 
-Usage: python benchmarks/serving.py [MODEL] [-n 48] [--clients 1,8,64]
+Usage: python benchmarks/serving.py [MODEL] [-n 32] [-r 3] [--clients 1,8,64]
 """
 
 import asyncio
 import json
+import math
 import random
 import statistics
 import subprocess
@@ -47,7 +48,8 @@ class Stream:
 
 def measure(
     model: Model = "smollm2",
-    new_tokens: Annotated[int, typer.Option("-n", min=2, help="Tokens of each answer.")] = 48,
+    new_tokens: Annotated[int, typer.Option("-n", min=2, help="Tokens of each answer.")] = 32,
+    rounds: Annotated[int, typer.Option("-r", min=1, help="Rounds of all numbers of clients.")] = 3,
     clients: Annotated[str, typer.Option(metavar="NUMBERS", help="How many ask at a time.")] = "1,8,64",
     device: Device = None,
 ) -> None:
@@ -61,33 +63,43 @@ def measure(
     with _server(model, options) as (port, said):
         console = terminal.console()
         console.print(f"{said}, {new_tokens} tokens after prompts of {_PROMPT}\n")
-        asyncio.run(_measure(port, numbers, new_tokens, console))
+        asyncio.run(_measure(port, numbers, new_tokens, rounds, console))
 
 
-async def _measure(port: int, numbers: Sequence[int], new_tokens: int, console: Any) -> None:
+async def _measure(port: int, numbers: Sequence[int], new_tokens: int, rounds: int, console: Any) -> None:
     # plans are made at first use
     for number in numbers:
         await asyncio.gather(*(_stream(port, _prompt(_PROMPT), 4) for _ in range(number)))
     await _stream(port, _prompt(_LONG), 2)
-    rows, speeds = [], []
-    for number in numbers:
-        streams = await asyncio.gather(*(_stream(port, _prompt(_PROMPT), new_tokens) for _ in range(number)))
-        # while all of them are at it: from the last first token to the first last one, counted in whole streams' tokens
-        begin, end = max(each.arrivals[0] for each in streams), min(each.arrivals[-1] for each in streams)
-        counted = sum(begin < arrival <= end for each in streams for arrival in each.arrivals)
-        speeds.append(counted / (end - begin) if end > begin else 0.0)
-        firsts, gaps = [each.first for each in streams], [gap for each in streams for gap in each.gaps]
-        rows.append(
-            (
-                number,
-                f"{speeds[-1]:.1f}",
-                f"{speeds[-1] / speeds[0]:.2f}",
-                *(f"{1e3 * part:.0f}" for part in (*_quantiles(firsts), *_quantiles(gaps))),
-            )
-        )
-    columns = ["clients", "tokens/s", "of one's", "first p50", "first p95", "between p50", "between p95"]
+    found: dict[int, list[list[Stream]]] = {number: [] for number in numbers}
+    for _ in range(rounds):
+        for number in numbers:
+            asked = (_stream(port, _prompt(_PROMPT), new_tokens) for _ in range(number))
+            found[number].append(await asyncio.gather(*asked))
+    rows = []
+    for number, each in found.items():
+        ratios = [_speed(streams) / _speed(one) for streams, one in zip(each, found[numbers[0]], strict=True)]
+        times = [
+            *_quantiles([stream.first for streams in each for stream in streams]),
+            *_quantiles([gap for streams in each for stream in streams for gap in stream.gaps]),
+        ]
+        speeds = (statistics.median(map(_speed, each)), statistics.median(ratios), statistics.median(map(_rate, each)))
+        rows.append((number, *(_shown(part) for part in speeds), *(f"{1e3 * part:.0f}" for part in times)))
+    columns = [
+        "clients",
+        "tokens/s",
+        f"to {numbers[0]}'s",
+        "in all",
+        "first p50",
+        "first p95",
+        "between p50",
+        "between p95",
+    ]
     console.print(terminal.table(columns, rows, right=columns))
-    console.print("\ntokens/s of all together while all write; ms to the first token and between tokens\n")
+    console.print(
+        "\ntokens/s of all together while all write, and in all from the question to the last token; ms to the first "
+        "token and between tokens\n"
+    )
     first, second = await _prefixes(port)
     console.print(
         f"a prefix of {_PREFIX} tokens: {1e3 * first:.0f} ms to the first token, "
@@ -98,6 +110,23 @@ async def _measure(port: int, numbers: Sequence[int], new_tokens: int, console: 
         f"a prompt of {_LONG} tokens, read in {1e3 * long:.0f} ms beside a stream: at most {1e3 * beside:.0f} ms "
         f"between the stream's tokens meanwhile, {1e3 * alone:.0f} ms (median) without it"
     )
+
+
+def _speed(streams: Sequence[Stream]) -> float:
+    """Tokens/s of all together while all write: after the last first token, up to the first last one."""
+    begin, end = max(each.arrivals[0] for each in streams), min(each.arrivals[-1] for each in streams)
+    counted = sum(begin < arrival <= end for each in streams for arrival in each.arrivals)
+    return counted / (end - begin) if end > begin else math.nan
+
+
+def _rate(streams: Sequence[Stream]) -> float:
+    """Tokens/s of all together from the question on."""
+    counted = sum(len(each.arrivals) for each in streams)
+    return counted / (max(each.arrivals[-1] for each in streams) - min(each.asked for each in streams))
+
+
+def _shown(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2f}"
 
 
 async def _prefixes(port: int) -> tuple[float, float]:
@@ -119,11 +148,11 @@ async def _fairness(port: int) -> tuple[float, float, float]:
     moments = list(zip(seen.arrivals[1:], seen.gaps, strict=True))
     read = long.arrivals[0]
     alone = statistics.median(gap for moment, gap in moments if moment < long.asked)
-    return alone, max(gap for moment, gap in moments if long.asked < moment < read), long.first
+    return alone, max((gap for moment, gap in moments if long.asked < moment < read), default=math.nan), long.first
 
 
 async def _stream(port: int, ids: list[int], tokens: int) -> Stream:
-    body = {"prompt": ids, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True, "logprobs": None}
+    body = {"prompt": ids, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     asked = time.monotonic()
