@@ -1,17 +1,24 @@
-/** How BERT's tokenizers clean text and split words, as the `tokenizers` library on desktop does to the letter. */
+/**
+ * How BERT's tokenizers clean text and split words, as the `tokenizers` library on desktop does it for all characters
+ * of Unicode 8, which is what that library's tables have; marks and punctuation that came later can differ.
+ */
 
 const CONTROL = /[\p{Cc}\p{Cf}\p{Co}\0\ufffd]/u;
 const SPACE = /\p{White_Space}/u;
-const IDEOGRAPH =
-  /[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{2f800}-\u{2fa1f}]/gu;
+const IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff";
+const RARE_IDEOGRAPHS = "\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{2f800}-\u{2fa1f}";
+const IDEOGRAPH = new RegExp(`[${IDEOGRAPHS}${RARE_IDEOGRAPHS}]`, "gu");
 const ACCENT = /\p{Mn}/gu;
 const PUNCTUATION = "\\p{P}!-/:-@\\[-`{-~";
 const WORD = new RegExp(`[^\\p{White_Space}${PUNCTUATION}]+|[${PUNCTUATION}]`, "gu");
 
 /**
  * A function that normalizes text.
- * @param {{clean_text: boolean, handle_chinese_chars: boolean, strip_accents: boolean | null, lowercase: boolean}} settings
- *   of a BertNormalizer in a `tokenizer.json`
+ * @param {object} settings of a BertNormalizer in a `tokenizer.json`
+ * @param {boolean} settings.clean_text
+ * @param {boolean} settings.handle_chinese_chars
+ * @param {boolean | null} settings.strip_accents
+ * @param {boolean} settings.lowercase
  * @returns {(text: string) => string}
  */
 export function bertNormalizer({ clean_text, handle_chinese_chars, strip_accents, lowercase }) {

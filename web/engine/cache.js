@@ -56,11 +56,6 @@ export class CacheEntry {
     return this._index.parts[index] !== null;
   }
 
-  /** Whether part `index` was verified since the entry was opened. */
-  isVerified(index) {
-    return this._verified.has(index);
-  }
-
   /** Bytes that are not there. */
   get missing() {
     return this._file.size - this._index.bytes;
@@ -168,9 +163,9 @@ export async function findCached(id) {
   return folder && folder.getDirectoryHandle(id).then(CacheIndex.read, () => null);
 }
 
-/** Whether an error of `write` says that the browser stores no more; Chromium doesn't always call it quota. */
-export function isFull(error) {
-  return error instanceof DOMException;
+/** Whether an error of `write` says that the site has used up its storage; Chromium doesn't always call it quota. */
+export function isQuota(error) {
+  return error.name === "QuotaExceededError" || error.name === "AbortError";
 }
 
 /**

@@ -162,7 +162,8 @@ function unreachable(url, name) {
   }
   const other = globalThis.location && host !== globalThis.location.host;
   const cors = other ? ", or the server doesn't let other sites read it (CORS)" : "";
-  return `${name} can't be fetched from ${host}: the network or the server is down${cors}; check the address and load the model again`;
+  const reason = `the network or the server is down${cors}`;
+  return `${name} can't be fetched from ${host}: ${reason}; check the address and load the model again`;
 }
 
 /** The error that an answer amounts to; undefined where it brings bytes. */

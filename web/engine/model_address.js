@@ -39,7 +39,8 @@ export function partAddresses(url) {
   const folder = address.pathname.slice(0, address.pathname.lastIndexOf("/") + 1);
   return Array.from({ length: Number(match[3]) }, (_, index) => {
     const part = new URL(address);
-    part.pathname = folder + encodeURIComponent(`${match[1]}-${String(index + 1).padStart(5, "0")}-of-${match[3]}.gguf`);
+    const number = String(index + 1).padStart(5, "0");
+    part.pathname = folder + encodeURIComponent(`${match[1]}-${number}-of-${match[3]}.gguf`);
     return part.href;
   });
 }

@@ -1,4 +1,4 @@
-import { isFull } from "./cache.js";
+import { isQuota } from "./cache.js";
 import { sha256 } from "./digest.js";
 import { PART, partCount, partLength } from "./parts.js";
 import { SourceError } from "./source_error.js";
@@ -188,8 +188,8 @@ export class PartSource {
         this._storing = await this._entry.write(index, bytes, hash);
         break;
       } catch (error) {
-        if (!isFull(error)) throw error;
-        if (!(await this._entry.makeRoom(index))) this._full();
+        if (!(error instanceof DOMException)) throw error;
+        if (!isQuota(error) || !(await this._entry.makeRoom(index))) this._full();
       }
     }
     if (!this._storing) this._check();

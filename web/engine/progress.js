@@ -2,7 +2,7 @@ const INTERVAL = 100; // milliseconds between reports
 
 /** Counts the bytes of a model that are there, over all of its files, and reports them every now and then. */
 export class DownloadProgress {
-  /** @param {((progress: {stage: "download", done: number, total: number, cached: number}) => void) | undefined} report */
+  /** @param {((progress: {stage: "download", done: number, total: number, cached: number}) => void)} [report] */
   constructor(report) {
     this.total = 0;
     this.done = 0;

@@ -23,10 +23,16 @@ const HASH = /^[0-9a-f]{64}$/;
  */
 
 /**
+ * @typedef {object} Bundled
+ * @property {"bundled"} kind
+ * @property {{path: string, bytes: number, sha256: string, parts: string[]}[]} files entries of bundle.json
+ * @property {URL | string} base what their paths start from
+ */
+
+/**
  * Opens the files of a model. No more is fetched than it takes to know their sizes.
- * @param {{kind: "bundled", files: {path: string, bytes: number, sha256: string, parts: string[]}[], base: URL | string} |
- *   {kind: "file", files: File[]} | {kind: "url", urls: string[]}} source entries of bundle.json with the address that
- *   their paths start from, files of this device, or addresses: one of a split model stands for all of its parts
+ * @param {Bundled | {kind: "file", files: File[]} | {kind: "url", urls: string[]}} source files of the bundle, files of
+ *   this device, or addresses: one of a split model stands for all of its parts
  * @param {object} [options]
  * @param {(progress: {stage: "download", done: number, total: number, cached: number}) => void} [options.onProgress]
  *   told bytes of all files, now and as long as the sources are read

@@ -15,7 +15,8 @@ export function makeEncoder(text) {
   const document = { ...JSON.parse(text), post_processor: null, decoder: null };
   const added = new AddedTokens(document.added_tokens, document.normalizer !== null);
   document.added_tokens = [];
-  const { normalizer, pre_tokenizer, model } = document.model.type === "WordPiece" ? wordPiece(document) : bytePairs(document);
+  const make = document.model.type === "WordPiece" ? wordPiece : bytePairs;
+  const { normalizer, pre_tokenizer, model } = make(document);
   const ids = (piece) => {
     if ("id" in piece) return piece.id;
     const run = normalizer ? normalizer(piece.text) : piece.text;
@@ -76,7 +77,8 @@ function hasAllBytes({ vocab, byte_fallback }, pretokenizers) {
     for (let letter = 256; letters.length < 256; letter++) letters.push(letter);
     return letters.every((letter) => Object.hasOwn(vocab, String.fromCharCode(letter)));
   }
-  return byte_fallback && Array.from({ length: 256 }, (_, byte) => byteToken(byte)).every((token) => Object.hasOwn(vocab, token));
+  const tokens = Array.from({ length: 256 }, (_, byte) => byteToken(byte));
+  return byte_fallback && tokens.every((token) => Object.hasOwn(vocab, token));
 }
 
 function byteToken(byte) {

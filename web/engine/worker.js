@@ -26,6 +26,8 @@ const KINDS = {
   RequestError: "request",
 };
 
+const STOPPED = { kind: "cancelled", message: "stopped" };
+
 let pyodide = null;
 let session = null;
 let reportCompiled = () => {};
@@ -118,7 +120,8 @@ self.addEventListener("message", async ({ data: { id, call, args } }) => {
   try {
     self.postMessage({ id, result: await calls[call](args, context) });
   } catch (error) {
-    self.postMessage({ id, error: described(error) });
+    // where Python was waiting, being stopped comes as an exception of its own
+    self.postMessage({ id, error: abort.signal.aborted ? STOPPED : described(error) });
   } finally {
     aborts.delete(id);
   }
@@ -197,7 +200,7 @@ function syncHome(fromStorage) {
 
 /** What the page needs to know of an error: its kind and one sentence. */
 function described(error) {
-  if (error.name === "AbortError") return { kind: "cancelled", message: "stopped" };
+  if (error.name === "AbortError") return STOPPED;
   if (error.name === "PythonError") {
     // the last line of a traceback: wgpu_engine.errors.RequestError: the sentence
     const [, name, message] = /^(?:[\w.]*\.)?(\w+): ([^]*)$/.exec(error.message.trim().split(/\n(?=\S)/).at(-1)) ?? [];

@@ -10,7 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_TYPES = {".js": "text/javascript", ".html": "text/html", ".json": "application/json", ".wasm": "application/wasm"}
+_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".wasm": "application/wasm",
+}
 _CHUNK = 1 << 18
 
 
@@ -24,6 +30,8 @@ class Served:
     etag: str | None = '"one"'
     status: list[int] = field(default_factory=list)
     """statuses to answer with before it goes well"""
+    fails_after: int | None = None
+    """answers after which there are no more but status 503"""
     cuts: list[int] = field(default_factory=list)
     """bytes after which the connection is cut: of the first answer with a body, of the second, …"""
     cors: bool = False
@@ -126,12 +134,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if served.status:
             self._send(served.status.pop(0), b"", {})
+        elif served.fails_after == 0:
+            self._send(503, b"", {})
         elif served.redirect:
             self._send(302, b"", {"Location": served.redirect})
         else:
             self._give(served)
 
     def _give(self, served: Served) -> None:
+        if served.fails_after is not None:
+            served.fails_after -= 1
         headers = {"Content-Type": served.content_type, "Accept-Ranges": "bytes"}
         if served.etag:
             headers["ETag"] = served.etag
