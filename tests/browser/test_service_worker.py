@@ -107,7 +107,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     made = browser.new_context()
-    made.set_default_timeout(30_000)
+    made.set_default_timeout(120_000)
     yield made
     made.close()
 
@@ -149,7 +149,7 @@ def versions(page: Page) -> tuple[str, str, Any]:
 
 def arrive(page: Page, version: str) -> None:
     """Waits for a page that may load itself again meanwhile."""
-    for _ in range(100):
+    for _ in range(600):
         with suppress(Error):
             if page.evaluate("() => window.first") == version:
                 return
