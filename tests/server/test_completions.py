@@ -194,3 +194,17 @@ def test_control_tokens_in_messages_are_text(client: TestClient) -> None:
         jinja
         in client.post("/apply-template", json={"messages": [{"role": "user", "content": jinja}]}).json()["prompt"]
     )
+
+
+def test_limits_as_others_write_them(client: TestClient) -> None:
+    body = greedy(prompt="the tin")
+    given = client.post("/v1/completions", json=body | {"max_tokens": 9, "max_completion_tokens": 3}).json()
+    assert given["usage"]["completion_tokens"] == 3
+    whole = client.post("/v1/completions", json=body | {"max_tokens": -1, "top_k": -1}).json()
+    assert whole["usage"]["total_tokens"] == CTX
+
+
+def test_an_echo_is_the_prompt_as_it_was_given(client: TestClient) -> None:
+    for prompt in ("<s>the tin</s>", " the  tin", "☃"):
+        answer = client.post("/v1/completions", json=greedy(prompt=prompt, echo=True, max_tokens=0)).json()
+        assert answer["choices"][0]["text"] == prompt

@@ -153,6 +153,23 @@ def test_a_queue_that_is_full(encoding: EmbeddingService, wanted: Any, monkeypat
     assert (encoding.running, encoding.waiting) == (0, 0)
 
 
+def test_a_long_request_lets_others_in(encoding: EmbeddingService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_turn", asyncio.Lock())  # of this test's event loop
+    ended: list[str] = []
+
+    async def embed(name: str, texts: list[list[int]]) -> None:
+        assert len(await encoding.embed(texts)) == len(texts)
+        ended.append(name)
+
+    async def both() -> None:
+        long = [[8] * 40] * 300
+        assert len(encoding.embedder.steps([40] * 300)) > 3
+        await asyncio.gather(embed("long", long), embed("short", [[3]]))
+
+    asyncio.run(both())
+    assert ended == ["short", "long"]
+
+
 def test_a_device_that_is_lost(encoder: TestClient, encoding: EmbeddingService, wanted: Any) -> None:
     encoding.embedder._device._device.destroy()
     response = encoder.post("/v1/embeddings", json={"input": IDS})

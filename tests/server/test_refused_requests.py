@@ -1,5 +1,6 @@
 """What can't be asked for: its status, and the field that the message names."""
 
+import gzip
 import json
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.server.conftest import CTX, QUEUE, SLOTS
+from wgpu_engine.engine.service import Service
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -37,12 +39,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"prompt": "a", "top_p": 1.1}, "top_p"),
     ("completions", {"prompt": "a", "min_p": -0.1}, "min_p"),
     ("completions", {"prompt": "a", "top_k": 1.5}, "top_k"),
-    ("completions", {"prompt": "a", "top_k": -1}, "top_k"),
+    ("completions", {"prompt": "a", "top_k": -2}, "top_k"),
     ("completions", {"prompt": "a", "repetition_penalty": 0}, "repetition_penalty"),
     ("completions", {"prompt": "a", "presence_penalty": 101}, "presence_penalty"),
     ("completions", {"prompt": "a", "frequency_penalty": -101}, "frequency_penalty"),
     ("completions", {"prompt": "a", "seed": "x"}, "seed"),
-    ("completions", {"prompt": "a", "max_tokens": -1}, "max_tokens"),
+    ("completions", {"prompt": "a", "max_tokens": -2}, "max_tokens"),
     ("completions", {"prompt": "a", "max_tokens": 10**30}, "max_tokens"),
     ("completions", {"prompt": "a", "n": 0}, "n"),
     ("completions", {"prompt": "a", "n": SLOTS + QUEUE + 1}, "n"),
@@ -84,6 +86,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         }.items()
     ),
     ("completions", {"prompt": "a", "logit_bias": [1]}, "logit_bias"),
+    ("completions", {"prompt": "a", "max_completion_tokens": -2}, "max_completion_tokens"),
+    ("completions", {"prompt": "a", "tools": [{"type": "function"}]}, "tools"),
+    ("completions", {"prompt": "a", "response_format": {"type": "json_object"}}, "response_format"),
     ("chat/completions", {}, "messages"),
     ("chat/completions", {"messages": []}, "messages"),
     ("chat/completions", {"messages": "hi"}, "messages"),
@@ -203,3 +208,25 @@ def test_bodies_that_are_too_large(client: TestClient) -> None:
         assert response.status_code == 413 and "8,388,608 bytes" in response.json()["error"]["message"]
     response = client.post("/v1/completions", content=b'{"prompt": "' + b"a" * (7 << 20) + b'"}')
     assert response.status_code == 400
+
+
+def test_bodies_that_are_compressed(client: TestClient) -> None:
+    body = gzip.compress(b'{"prompt": "a"}')
+    response = client.post("/v1/completions", content=body, headers={"Content-Encoding": "gzip"})
+    assert response.status_code == 415 and "gzip" in response.json()["error"]["message"]
+
+
+def test_texts_that_cannot_fit_are_not_tokenized(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.loaded.tokenizer, "_encoder", None)
+    text = "a" * 1_000_000
+    for route, body in (
+        ("completions", {"prompt": text}),
+        ("chat/completions", {"messages": [{"role": "user", "content": text}]}),
+    ):
+        error = client.post(f"/v1/{route}", json=body).json()["error"]
+        assert error["code"] == "context_length_exceeded"
+        assert "has at least" in error["message"] and f"the context holds {CTX}" in error["message"]
+    error = client.post("/tokenize", json={"content": "☃" * 400_000}).json()["error"]
+    assert error["param"] == "content" and "1,048,576 bytes" in error["message"]

@@ -1,8 +1,11 @@
+import threading
+import time
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wgpu_engine.errors import RequestError
+from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.text.tokenizer import MAX_CHARACTERS
 
 fixtures_stay = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
@@ -119,3 +122,34 @@ def test_a_megabyte_works_and_far_more_is_refused(bpe, spm, make_tokenizer):
 def test_ids_outside_the_vocabulary_are_refused(bpe, make_tokenizer, token_id):
     with pytest.raises(RequestError, match=str(token_id)):
         make_tokenizer(bpe).decode([0, token_id])
+
+
+@fixtures_stay
+@given(text=SPICED)
+@pytest.mark.parametrize("kind", ["bpe", "spm", "word_piece"])
+def test_texts_that_fit_are_never_refused_by_their_length(request, make_tokenizer, kind, text):
+    tokenizer = make_tokenizer(request.getfixturevalue(kind))
+    tokenizer.check_fits(text, max(1, len(tokenizer.encode(text))))
+
+
+def test_texts_far_too_long_are_refused_by_their_length(bpe, spm, word_piece, make_tokenizer):
+    longest = len("<|endoftext|>")
+    make_tokenizer(bpe).check_fits("a" * (10 * longest), 10)
+    with pytest.raises(ContextFullError, match="at least 11 tokens and the context holds 10"):
+        make_tokenizer(bpe).check_fits("a" * (10 * longest + 1), 10)
+    with pytest.raises(ContextFullError, match="context of 512 tokens"):
+        make_tokenizer(word_piece).check_fits(" " * 1_000_000, 512)
+    # without a token for each byte there is one for any run of unknown ones
+    spm["tokenizer.ggml.tokens"][100] = "another"
+    make_tokenizer(spm).check_fits("x" * 60, 10)
+
+
+def test_other_threads_run_while_text_is_encoded(bpe, make_tokenizer):
+    tokenizer = make_tokenizer(bpe)
+    work = threading.Thread(target=tokenizer.encode, args=("hello world é " * 60_000,))
+    work.start()
+    turns = 0
+    while work.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 10

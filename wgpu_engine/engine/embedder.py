@@ -136,6 +136,10 @@ class Embedder(Closing):
             self._turns.give_back()
         return self._array(rows)
 
+    def steps(self, lengths: Sequence[int]) -> list[list[int]]:
+        """Texts of so many tokens, by their numbers, as they are embedded together: a list for each step."""
+        return list(self._encoder.steps([min(length, self.max_tokens) for length in lengths]))
+
     async def _embed(self, texts: list[list[int]], progress: Progress | None) -> list[bytes]:
         found = [b""] * len(texts)
         done = 0

@@ -80,8 +80,10 @@ class LoadedModel:
 
         Raises:
             RequestError: something that is neither.
+            ContextFullError: a text that can't fit.
         """
         if isinstance(prompt, str):
+            self.tokenizer.check_fits(prompt, self.engine.ctx_size)
             return self.tokenizer.encode(prompt)
         try:
             return [operator.index(token) for token in prompt]
@@ -95,10 +97,13 @@ class LoadedModel:
 
         Raises:
             RequestError: a message that can't be, or a model without a chat template.
+            ContextFullError: messages that can't fit.
         """
         if self.chat_template is None:
             raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
-        return self.tokenizer.encode_prompt(self.chat_template.render(messages, tools=tools, **variables))
+        prompt = self.chat_template.render(messages, tools=tools, **variables)
+        self.tokenizer.check_fits(prompt, self.engine.ctx_size)
+        return self.tokenizer.encode_prompt(prompt)
 
 
 async def load_weights(device: Device, file: ModelFile, warnings: list[str], progress: Progress | None) -> Model:

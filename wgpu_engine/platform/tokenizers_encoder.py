@@ -1,8 +1,13 @@
 """Encodes text with the `tokenizers` library, on desktop."""
 
+import os
+
 from tokenizers import Tokenizer as Library
 
 from wgpu_engine.errors import ModelFileError
+
+# a text at a time has no use for the library's threads, which warn where a process forks
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class TokenizersEncoder:
@@ -23,5 +28,6 @@ class TokenizersEncoder:
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, taken as plain text."""
-        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+        # unlike `encode`, this lets other threads run meanwhile
+        ids: list[int] = self._library.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return ids

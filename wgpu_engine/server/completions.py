@@ -44,7 +44,11 @@ async def completions(request: Request) -> Response:
         ids = [await asyncio.to_thread(service.loaded.prompt_ids, prompt) for prompt in prompts]
         for each in ids:
             service.scheduler.check(each, params)
-        echoes = [service.loaded.tokenizer.decode(each) if asked.echo else "" for each in ids]
+    echoes = [""] * len(ids)
+    if asked.echo:
+        # a text comes back as it was given, even where tokens don't tell all of it
+        decode = service.loaded.tokenizer.decode
+        echoes = [each if isinstance(each, str) else decode(each) for each in prompts]
     jobs = [Job(each, one, continues=True) for each in ids for one in _seeded(params, n)]
     vocabulary = service.loaded.tokenizer.vocabulary
     choices = [TextChoice(i, vocabulary, echoes[i // n]) for i in range(len(jobs))]

@@ -10,7 +10,7 @@ from wgpu_engine.errors import DeviceLostError, QueueFullError
 
 
 class EmbeddingService:
-    """An encoder for the requests of one event loop, one at a time; loaded again after a loss of its device."""
+    """An encoder for the requests of one event loop, which take turns; loaded again after a loss of its device."""
 
     def __init__(
         self, model: str | Path, options: dict[str, Any], *, queue: int = 64, progress: Progress | None = None
@@ -24,7 +24,7 @@ class EmbeddingService:
 
     @property
     def running(self) -> int:
-        """Requests whose embeddings are being made: one or none."""
+        """Requests that something is computed of right now: one or none."""
         return int(self._turn.locked())
 
     @property
@@ -44,18 +44,27 @@ class EmbeddingService:
             raise QueueFullError(f"{self._queue} requests wait already: try again later")
         self._requests += 1
         try:
-            async with self._turn:
-                if self._lost:
-                    self.embedder.close()
-                    self.embedder = await asyncio.to_thread(Embedder, self._model, **self._options)
-                    self._lost = False
-                try:
-                    return [row.tobytes() for row in await self.embedder.aembed(texts)]
-                except DeviceLostError:
-                    self._lost = True
-                    raise
+            found = [b""] * len(texts)
+            for step in self.embedder.steps([len(ids) for ids in texts]):
+                # a lock that is given in order of asking: a long request lets others in after each step
+                async with self._turn:
+                    made = await self._step([texts[number] for number in step])
+                for number, row in zip(step, made, strict=True):
+                    found[number] = row
+            return found
         finally:
             self._requests -= 1
+
+    async def _step(self, texts: list[list[int]]) -> list[bytes]:
+        if self._lost:
+            self.embedder.close()
+            self.embedder = await asyncio.to_thread(Embedder, self._model, **self._options)
+            self._lost = False
+        try:
+            return [row.tobytes() for row in await self.embedder.aembed(texts)]
+        except DeviceLostError:
+            self._lost = True
+            raise
 
     def close(self) -> None:
         self.embedder.close()

@@ -105,6 +105,8 @@ async def no_writing(_request: Request) -> Response:
 
 
 def _ids(embedder: Embedder, text: str | list[int]) -> list[int]:
+    if isinstance(text, str):
+        embedder.tokenizer.check_fits(text, embedder.max_tokens)
     ids = embedder.tokenizer.encode(text) if isinstance(text, str) else text
     if not ids:
         raise RequestError("an input is empty: leave it out")

@@ -72,7 +72,7 @@ class GenerationRequest(BaseModel):
     model: StrictStr | None = None
     temperature: Annotated[float | None, Field(ge=0, le=100)] = None
     top_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    top_k: Annotated[StrictInt | None, Field(ge=0, le=1 << 31)] = None
+    top_k: Annotated[StrictInt | None, Field(ge=-1, le=1 << 31)] = None
     min_p: Annotated[float | None, Field(ge=0, le=1)] = None
     repetition_penalty: Annotated[
         float | None, Field(ge=0.01, le=100, validation_alias=AliasChoices("repetition_penalty", "repeat_penalty"))
@@ -80,7 +80,9 @@ class GenerationRequest(BaseModel):
     presence_penalty: Annotated[float | None, Field(ge=-100, le=100)] = None
     frequency_penalty: Annotated[float | None, Field(ge=-100, le=100)] = None
     seed: StrictInt | None = None
-    max_tokens: Annotated[StrictInt | None, Field(ge=0, le=_MOST_TOKENS)] = None
+    max_tokens: Annotated[StrictInt | None, Field(ge=-1, le=_MOST_TOKENS)] = None
+    max_completion_tokens: Annotated[StrictInt | None, Field(ge=-1, le=_MOST_TOKENS)] = None
+    """the newer name of the same, which goes first"""
     stop: Annotated[
         Annotated[StrictStr, Field(max_length=_LONGEST_STOP)]
         | Annotated[list[StopText], Field(max_length=_MOST_STOPS)]
@@ -93,10 +95,17 @@ class GenerationRequest(BaseModel):
     stream_options: StreamOptions | None = None
     logit_bias: Annotated[dict[TokenKey, Bias], Field(max_length=MOST_BIASES)] | None = None
     cache_prompt: bool | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
+    response_format: dict[str, Any] | None = None
 
     def check_supported(self) -> None:
         """Raises ApiError where the request asks for what this version can't do."""
         check_unknown(self.model_extra or {}, self.n or 1)
+        if self.tools and self.tool_choice != "none":
+            refuse("tools")
+        if self.response_format and self.response_format.get("type") != "text":
+            refuse("response_format")
 
     def _params(self, logprobs: int | None) -> SamplingParams:
         """How to sample, with so many of the likeliest tokens told.
@@ -113,13 +122,22 @@ class GenerationRequest(BaseModel):
             "presence_penalty",
             "frequency_penalty",
             "seed",
-            "max_tokens",
             "ignore_eos",
             "cache_prompt",
         )
         values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        # other servers write -1 for no limit, and for what is switched off
+        if self.top_k == -1:
+            values["top_k"] = 0
+        most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         biases = {int(token): bias for token, bias in (self.logit_bias or {}).items()}
-        return SamplingParams(**values, stop=self.stop or (), logit_bias=biases, logprobs=logprobs)
+        return SamplingParams(
+            **values,
+            max_tokens=None if most == -1 else most,
+            stop=self.stop or (),
+            logit_bias=biases,
+            logprobs=logprobs,
+        )
 
 
 class CompletionRequest(GenerationRequest):
@@ -151,28 +169,18 @@ class ChatRequest(GenerationRequest):
     """`POST /v1/chat/completions`."""
 
     messages: list[dict[str, Any]]
-    max_completion_tokens: Annotated[StrictInt | None, Field(ge=0, le=_MOST_TOKENS)] = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = None
-    response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[StrictInt | None, Field(ge=0, le=MOST_TOP)] = None
     chat_template_kwargs: Variables = Field(default_factory=dict)
 
     def check_supported(self) -> None:
         super().check_supported()
-        if self.tools and self.tool_choice != "none":
-            refuse("tools")
-        if self.response_format and self.response_format.get("type") != "text":
-            refuse("response_format")
         if self.top_logprobs and not self.logprobs:
             message = "top_logprobs needs logprobs: set logprobs to true, or leave top_logprobs out"
             raise ApiError(400, message, param="top_logprobs")
 
     def params(self) -> SamplingParams:
         """How to sample; raises RequestError where a value is out of its range."""
-        if self.max_completion_tokens is not None:
-            self.max_tokens = self.max_completion_tokens
         return self._params((self.top_logprobs or 0) if self.logprobs else None)
 
 

@@ -54,6 +54,11 @@ class HFTokenizer(Tokenizer):
         return self._with_ends(self._fencing.encode("".join(fenced)))
 
     @cached_property
+    def _keeps_all_bytes(self) -> bool:
+        # files may drop characters in many ways
+        return False
+
+    @cached_property
     def _markers(self) -> list[str]:
         return [entry["content"] for entry in self._added if self.vocabulary.is_special(entry["id"])]
 
@@ -92,6 +97,10 @@ class NoTokenizer(Tokenizer):
         super().__init__(vocabulary, self)
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Raises RequestError."""
+        raise RequestError(_NO_TOKENIZER)
+
+    def check_fits(self, text: str, context: int) -> None:
         """Raises RequestError."""
         raise RequestError(_NO_TOKENIZER)
 

@@ -3,15 +3,17 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from wgpu_engine.errors import RequestError
+from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.platform.encoder import Encoder
 from wgpu_engine.text.detokenizer import Detokenizer
 from wgpu_engine.text.guard import GUARD
 from wgpu_engine.text.special_tokens import SpecialTokens
-from wgpu_engine.text.vocabulary import TokenType, Vocabulary
+from wgpu_engine.text.vocabulary import BYTE_OF_LETTER, TokenType, Vocabulary
 
 MAX_CHARACTERS = 4 << 20
 """longest text that is encoded at once; a million tokens hold about this much"""
+_SPARSE = 8
+"""times the longest token that texts have for each token, where white space and long words take next to none"""
 
 
 class Tokenizer:
@@ -52,6 +54,27 @@ class Tokenizer:
                 after_special = False
         return ids
 
+    def check_fits(self, text: str, context: int) -> None:
+        """Refuses a text by its length alone, which is quick, where it can't have `context` tokens or fewer.
+
+        Raises:
+            ContextFullError: it has more tokens; of vocabularies that drop characters, it is far longer than any text.
+            RequestError: the text is no valid Unicode, or longer than MAX_CHARACTERS.
+        """
+        check_text(text)
+        size = len(text.replace(GUARD, "").encode())
+        if self._keeps_all_bytes:
+            least = -(-size // self._longest_token)
+            if least > context:
+                raise ContextFullError(
+                    f"the text has at least {least} tokens and the context holds {context}: shorten it or raise "
+                    "--ctx-size"
+                )
+        elif size > (most := _SPARSE * context * self._longest_token):
+            raise ContextFullError(
+                f"the text has {size} bytes, more than the {most} read for a context of {context} tokens: shorten it"
+            )
+
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of what a chat template made: its control tokens are read as such, guarded ones of messages as text.
 
@@ -81,6 +104,23 @@ class Tokenizer:
         if add_last and last is not None and ids[-1:] != [last]:
             ids.append(last)
         return ids
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """In bytes of text."""
+        vocabulary = self.vocabulary
+        longest = max(len(vocabulary.token_bytes(token)) for token in range(len(vocabulary)))
+        return max(longest, 1)
+
+    @cached_property
+    def _keeps_all_bytes(self) -> bool:
+        """Whether tokens give a text back whole: nothing is dropped, nor stands for what it doesn't spell."""
+        vocabulary = self.vocabulary
+        if vocabulary.kind == "bert" or vocabulary.strip_after_ids:
+            return False
+        if vocabulary.kind == "gpt2" and vocabulary.pre.byte_level:
+            return all(letter in vocabulary.id_of for letter in BYTE_OF_LETTER)
+        return all(f"<0x{byte:02X}>" in vocabulary.id_of for byte in range(256))
 
     @cached_property
     def _all_special(self) -> SpecialTokens:
