@@ -23,6 +23,8 @@ from wgpu_engine.ops.state import Row, pack_state
 from wgpu_engine.ops.top_tokens import top_tokens
 
 _FEW_ROWS = 8
+_ROWS = (1, _FEW_ROWS, 16, 32)
+"""of plans below the largest: rows that stay empty still cost something, plans hardly anything"""
 _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
 """operations of a submit, by kind of adapter: drivers reset a device that is busy for long, and a stop waits for it"""
 _FIRST_BUCKET = 256
@@ -92,7 +94,7 @@ class Engine:
         self._biases = device.buffer(BIAS_BYTES * MOST_BIASES * slots, "biases")
         self._scratch = ScratchPool(device)
         self.prefill_rows = _prefill_rows(model.description.active_parameters, device.adapter.kind)
-        self.plan_rows = (1, _FEW_ROWS, self.prefill_rows)
+        self.plan_rows = (*(rows for rows in _ROWS if rows < self.prefill_rows), self.prefill_rows)
         """room of the plans that there are"""
         self.tuning = dict(tuning or {})
         self._plans: dict[tuple[int, int, End, int], _Recorded] = {}
