@@ -77,6 +77,13 @@ def test_a_folder_is_to_be_quantized_first(tiny_folder: Any) -> None:
         choose(str(tiny_folder()), Store())
 
 
+def test_a_file_of_a_folder_is_to_be_quantized_with_it(tiny_folder: Any) -> None:
+    path = next(tiny_folder().glob("*.safetensors"))
+    with pytest.raises(ModelFileError, match="browsers load GGUF files: write one from its folder with") as refusal:
+        choose(str(path), Store())
+    assert f"quantize {path.parent} model.gguf Q8_0`" in str(refusal.value)
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("by_name", [True, False])
 def test_the_default_model_goes_in(smollm2: Path, by_name: bool) -> None:
@@ -88,5 +95,5 @@ def test_the_default_model_goes_in(smollm2: Path, by_name: bool) -> None:
 
 @pytest.mark.model
 def test_a_model_of_embeddings_is_refused(minilm: Path) -> None:
-    with pytest.raises(EngineError, match=r"folder|embeddings"):
+    with pytest.raises(BundleError, match="makes embeddings, and the page is for chatting"):
         choose(str(minilm), Store())

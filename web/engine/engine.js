@@ -3,7 +3,7 @@
 /** What went wrong; `kind` says what to do about it: see README of the examples. */
 export class EngineError extends Error {
   /**
-   * @param {string} kind no_webgpu, no_adapter, insecure, file, memory, lost, device, network, quota, request, context,
+   * @param {string} kind no_webgpu, no_adapter, insecure, file, memory, lost, device, network, address, quota, request, context,
    *   cancelled or internal
    * @param {string} message one sentence
    */

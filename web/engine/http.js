@@ -54,19 +54,21 @@ function pause(milliseconds, signal) {
 export class Answer {
   /**
    * Asks for bytes `start` to `end` (exclusive) of a file, or for all of it.
-   * @param {{url: string, name: string, start?: number, end?: number, signal?: AbortSignal, timeout?: number}} request
-   *   `name` is what to call the file in a message; `timeout` in milliseconds
+   * @param {{url: string, name: string, start?: number, end?: number, signal?: AbortSignal, timeout?: number, first?: boolean}} request
+   *   `name` is what to call the file in a message; `timeout` in milliseconds;
+   *   `first` where nothing is known of the server: one of another site that can't be read won't be tried again
    */
-  static async to({ url, name, start, end, signal, timeout = STALL }) {
+  static async to({ url, name, start, end, signal, timeout = STALL, first = false }) {
     const answer = new Answer(name, signal, timeout);
     const headers = end === undefined ? {} : { Range: `bytes=${start}-${end - 1}` };
     try {
       // what is worth keeping goes into our own cache
       const sent = fetch(url, { headers, cache: "no-store", signal: answer._controller.signal });
       answer._response = await answer._inTime(sent);
-    } catch {
+    } catch (error) {
       answer.cancel();
       signal?.throwIfAborted();
+      if (first && error instanceof TypeError && isElsewhere(url)) throw new SourceError("network", unreachable(url, name));
       throw new Interruption(unreachable(url, name));
     }
     const error = refusal(answer._response, name);
@@ -155,13 +157,16 @@ export class Answer {
   }
 }
 
+function isElsewhere(url) {
+  return Boolean(globalThis.location) && new URL(url).host !== globalThis.location.host;
+}
+
 function unreachable(url, name) {
   const { host } = new URL(url);
   if (globalThis.navigator?.onLine === false) {
     return `${name} can't be fetched from ${host} since this device is offline: connect it and load the model again`;
   }
-  const other = globalThis.location && host !== globalThis.location.host;
-  const cors = other ? ", or the server doesn't let other sites read it (CORS)" : "";
+  const cors = isElsewhere(url) ? ", or the server doesn't let other sites read it (CORS)" : "";
   const reason = `the network or the server is down${cors}`;
   return `${name} can't be fetched from ${host}: ${reason}; check the address and load the model again`;
 }
@@ -179,13 +184,13 @@ function refusal(response, name) {
     return new Interruption(`${host} can't give out ${name} for the moment (${status}): try again later`, after);
   }
   if (status === 404 || status === 410) {
-    return new SourceError("network", `${name} isn't on ${host} (${status}): check the address`);
+    return new SourceError("address", `${name} isn't on ${host} (${status}): check the address`);
   }
   if (status === 401 || status === 403) {
-    return new SourceError("network", `${host} doesn't give out ${name} (${status}): it needs a login or permission`);
+    return new SourceError("address", `${host} doesn't give out ${name} (${status}): it needs a login or permission`);
   }
   if (status === 416) {
     return new SourceError("file", `${name} on ${host} is shorter than it should be: load it again`);
   }
-  return new SourceError("network", `${host} answers ${status} instead of ${name}: check the address`);
+  return new SourceError("address", `${host} answers ${status} instead of ${name}: check the address`);
 }

@@ -27,10 +27,10 @@ export function partAddresses(url) {
   try {
     address = new URL(url, globalThis.location?.href);
   } catch {
-    throw new SourceError("request", `${url} isn't an address: it should begin with https:// and a host`);
+    throw new SourceError("address", `${url} isn't an address: it should begin with https:// and a host`);
   }
   if (address.protocol !== "http:" && address.protocol !== "https:") {
-    throw new SourceError("request", `${url} can't be fetched: give an address that begins with https://`);
+    throw new SourceError("address", `${url} can't be fetched: give an address that begins with https://`);
   }
   address.hash = "";
   if (address.hostname === HUB) address.pathname = address.pathname.replace(HUB_PAGE, "$1/resolve/");

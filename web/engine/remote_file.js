@@ -26,7 +26,7 @@ export class RemoteFile {
    * @param {{quick?: boolean}} [how] quick: not at any price, since there is another way
    */
   async probe({ quick = false } = {}) {
-    const answer = await this._ask({ start: 0, end: 4, ...(quick && QUICK) });
+    const answer = await this._ask({ start: 0, end: 4, first: true, ...(quick && QUICK) });
     this.validator = answer.validator;
     this.ranges = answer.status === 206 && !answer.encoded;
     let size = this.ranges ? answer.range?.size : answer.length;

@@ -80,7 +80,7 @@ async function openAddress(url, progress, signal) {
   try {
     await remote.probe({ quick: whole });
   } catch (error) {
-    if (!whole || error.kind !== "network") throw error;
+    if (!whole || !["network", "address"].includes(error.kind)) throw error;
     remote.size = cached.size; // offline
     remote.validator = cached.validator;
   }

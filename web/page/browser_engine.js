@@ -89,7 +89,9 @@ export class BrowserEngine {
     if (chosen.source.kind !== "file") askToPersist().catch(() => {});
     if (chosen.source.kind === "url") addresses.note(chosen);
     const options = ctxSize ? { ctx_size: ctxSize } : {};
-    this.#model = await this.#engine.load(chosen.source, options, { onProgress, signal });
+    this.#model = await this.#engine.load(chosen.source, options, { onProgress, signal }).catch((error) => {
+      throw forVisitors(error);
+    });
     const { name, ctx_size: context, chat, warnings } = this.#model;
     this.#chats = chat;
     const { name: adapter, kind, driver } = this.#engine.adapter;
@@ -150,6 +152,16 @@ export class BrowserEngine {
       this.#answering = false;
     }
   }
+}
+
+/** An error of loading, in words for people who have no command line. */
+function forVisitors(error) {
+  // the engine counts what isn't on a server among failed downloads
+  if (error.kind === "network" && /: (?:check the address|it needs a login or permission)$/.test(error.message)) {
+    return new PageError("address", error.message);
+  }
+  if (error.kind !== "file" || !/makes embeddings/.test(error.message)) return error;
+  return new PageError("embeddings", "It turns texts into numbers for searching and comparing, and can't write. Choose a language model.");
 }
 
 /** A choice with what the cache has of it. */

@@ -1,7 +1,7 @@
 /** One conversation at a time: asks the engine, keeps what it answers, and tells the view what changed. */
 
 import * as conversations from "./conversation.js";
-import { isAbort } from "./errors.js";
+import { isAbort, PageError } from "./errors.js";
 import { sampling } from "./settings.js";
 
 const SAVE_MS = 500;
@@ -65,7 +65,9 @@ export class Chat extends EventTarget {
 
   /** @param {string} text */
   async send(text) {
-    conversations.add(this.conversation, { role: "user", content: text });
+    const last = conversations.shown(this.conversation).at(-1);
+    // what was too long is not sent again
+    conversations.add(this.conversation, { role: "user", content: text }, last?.refused ? last.parent : this.conversation.leaf);
     await this.answer();
   }
 
@@ -127,6 +129,8 @@ export class Chat extends EventTarget {
     const { conversation, loaded } = this;
     const settings = this.settings();
     const messages = conversations.request(conversation, settings.system);
+    const question = conversations.shown(conversation).at(-1);
+    delete question.refused;
     const message = conversations.add(conversation, { role: "assistant", content: "", state: "streaming", model: loaded.name });
     this.error = null;
     this.#abort = new AbortController();
@@ -138,10 +142,14 @@ export class Chat extends EventTarget {
       await this.#read(messages, settings, message);
       message.state = "done";
     } catch (error) {
-      const cause = this.running.error ?? error;
+      let cause = this.running.error ?? error;
       message.state = isAbort(cause) ? "stopped" : "interrupted";
-      if (!isAbort(cause) && conversation.id === this.conversation.id) this.error = cause;
       if (!message.content) conversations.removeLeaf(conversation, message);
+      if (cause.kind === "context" && !conversations.canLeaveOut(conversation)) {
+        question.refused = true;
+        cause = new PageError("too_long", cause.message);
+      }
+      if (!isAbort(cause) && conversation.id === this.conversation.id) this.error = cause;
     }
     conversation.updated = Date.now();
     const { forgotten } = this.running;

@@ -1,12 +1,13 @@
 /** The conversation that is shown: its messages, what went wrong, and how much of the context it takes. */
 
-import { shown, versions, withoutThoughts } from "./conversation.js";
+import { canLeaveOut, shown, versions, withoutThoughts } from "./conversation.js";
 import { announce, button, el, iconButton } from "./dom.js";
 import { errorCard } from "./error_card.js";
 import { MessageView } from "./message.js";
 
 const NEAR_PX = 80;
 const SPOKEN_LETTERS = 600;
+const BUSY = "Another answer is being written. Wait for it, or stop it, and send this then.";
 
 export class ChatView {
   #views = new Map();
@@ -28,7 +29,7 @@ export class ChatView {
     this.handlers = editable
       ? {
           regenerate: (message) => this.#whenFree(() => chat.regenerate(message)),
-          edit: (message, text) => this.#whenFree(() => chat.edit(message, text)),
+          edit: (message, text) => this.#obstacle() ?? (chat.edit(message, text), null),
           show: (message) => this.#whenFree(() => chat.show(message)),
           versions: (message) => versions(chat.conversation, message),
         }
@@ -45,9 +46,15 @@ export class ChatView {
   }
 
   #whenFree(act) {
-    if (this.chat.running) announce("Stop the answer first");
+    if (this.chat.running) announce(BUSY);
     else if (this.chat.loaded) act();
     else this.actions.load?.();
+  }
+
+  /** Why nothing can be asked now; null where it can. */
+  #obstacle() {
+    if (this.chat.running) return BUSY;
+    return this.chat.loaded ? null : "No model is loaded. Load one, and send this then.";
   }
 
   /** Shows all messages as they are. */
@@ -59,7 +66,7 @@ export class ChatView {
     for (const message of messages) {
       const old = this.#views.get(message.id);
       const view = old?.message === message ? old : new MessageView(message, this.handlers, { links: this.links });
-      view.update(message === chat.running?.message);
+      view.update(message === chat.running?.message, chat.running ? BUSY : null);
       known.set(message.id, view);
       if (message.id === chat.conversation.from && items.length) {
         items.push(el("li", { class: "divider" }, "What stands above is no longer sent to the model"));
@@ -91,7 +98,12 @@ export class ChatView {
     const { chat } = this;
     const last = shown(chat.conversation).at(-1);
     const again = () => (last.role === "user" ? chat.answer() : chat.regenerate(last));
-    return { retry: chat.loaded ? again : undefined, shorten: () => chat.shorten(), ...this.actions };
+    return {
+      retry: chat.loaded ? again : undefined,
+      shorten: this.handlers.edit && canLeaveOut(chat.conversation) ? () => chat.shorten() : undefined,
+      edit: this.handlers.edit && (() => this.#views.get(last.id)?.startEditing()),
+      ...this.actions,
+    };
   }
 
   #state() {

@@ -10,6 +10,7 @@
  * @property {number} created milliseconds since 1970
  * @property {"streaming" | "done" | "stopped" | "interrupted"} [state] of an answer
  * @property {string} [finish] why an answer ended, as the engine says
+ * @property {boolean} [refused] of a question that alone is longer than the model's context
  * @property {string} [model]
  * @property {{prompt_tokens: number, cached_tokens: number, completion_tokens: number}} [usage]
  * @property {{firstTokenMs: number, perSecond: number | null}} [speed]
@@ -95,11 +96,21 @@ export function request(conversation, systemPrompt) {
   return systemPrompt.trim() ? [{ role: "system", content: systemPrompt }, ...messages] : messages;
 }
 
-/** Leaves out the older half of what is sent, from a question on. @returns {boolean} whether there was something to leave out */
-export function leaveOutOldest(conversation) {
+/** Questions that are sent. */
+function questionsSent(conversation) {
   const path = shown(conversation);
   const begin = Math.max(0, path.findIndex((message) => message.id === conversation.from));
-  const questions = path.slice(begin).filter((message) => message.role === "user");
+  return path.slice(begin).filter((message) => message.role === "user");
+}
+
+/** @param {Conversation} conversation @returns {boolean} whether there is something before the last question to leave out */
+export function canLeaveOut(conversation) {
+  return questionsSent(conversation).length > 1;
+}
+
+/** Leaves out the older half of what is sent, from a question on. @returns {boolean} whether there was something to leave out */
+export function leaveOutOldest(conversation) {
+  const questions = questionsSent(conversation);
   if (questions.length < 2) return false;
   conversation.from = questions[Math.ceil(questions.length / 2)].id;
   return true;

@@ -18,14 +18,24 @@ export function isAbort(error) {
 /**
  * What can be offered to do. The views know how:
  * `retry` the same again · `shorter` the same with a shorter context · `load` the model again · `choose` a model ·
- * `shorten` leave out the oldest messages · `new` conversation · `key` give an API key · `secure` this page by https ·
+ * `shorten` leave out the oldest messages · `edit` the message · `new` conversation · `over` start over · `key` give an API key · `secure` this page by https ·
  * `flag` copy the address of the browser's switch · `clear` kept models
  *
- * @typedef {"retry" | "shorter" | "load" | "choose" | "shorten" | "new" | "key" | "secure" | "flag" | "clear"} Action
+ * @typedef {"retry" | "shorter" | "load" | "choose" | "shorten" | "edit" | "new" | "over" | "key" | "secure" | "flag" | "clear"} Action
  * @typedef {{title: string, text: string, steps?: string[], detail?: string, actions: Action[]}} Explanation
  */
 
 export const WEBGPU_FLAG = "chrome://flags/#enable-unsafe-webgpu";
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+/** The figures in an engine's sentence on a full context, whose remedy is for whoever started it. */
+function roomOf(message) {
+  const [, least, tokens, room] = /(at least )?(\d+) tokens\D+(\d+)/.exec(message) ?? [];
+  return tokens && `It would take ${least ?? ""}${Number(tokens).toLocaleString("en")} tokens, and ${Number(room).toLocaleString("en")} are the most.`;
+}
 
 /** @type {Record<string, (message: string) => Explanation>} */
 const EXPLANATIONS = {
@@ -82,11 +92,18 @@ const EXPLANATIONS = {
     actions: ["clear", "retry", "choose"],
   }),
   context: (message) => ({
-    title: "The conversation is longer than the model's context",
-    text: "Go on without the oldest messages, or begin a new conversation.",
-    detail: message,
-    actions: ["shorten", "new"],
+    title: "The conversation is longer than the model can hold",
+    text: "There is no room for more in it.",
+    detail: roomOf(message),
+    actions: ["shorten", "new", "over"],
   }),
+  too_long: (message) => ({
+    title: "This message is too long for the model",
+    text: "Make it shorter, or send it in parts.",
+    detail: roomOf(message),
+    actions: ["edit", "new", "over"],
+  }),
+  address: (message) => ({ title: "There is no model at this address", text: sentence(message), actions: ["choose"] }),
   request: (message) => ({ title: "The model can't take this request", text: message, actions: ["retry"] }),
   key: (message) => ({
     title: "This server asks for an API key",
@@ -102,7 +119,7 @@ const EXPLANATIONS = {
   }),
   device: (message) => ({ title: "The graphics chip failed", text: message, actions: ["retry", "load", "choose"] }),
   server: (message) => ({ title: "The server could not answer", text: message, actions: ["retry"] }),
-  embeddings: (message) => ({ title: "This model doesn't chat", text: message, actions: [] }),
+  embeddings: (message) => ({ title: "This model doesn't chat", text: message, actions: ["choose"] }),
   moved: () => ({
     title: "The model moved to another tab",
     text: "It runs in one tab at a time, since a second copy would take the memory twice.",

@@ -3,10 +3,10 @@
 import { Chat } from "./chat.js";
 import { ChatView } from "./chat_view.js";
 import { Composer } from "./composer.js";
-import { newConversation } from "./conversation.js";
+import { newConversation, shown } from "./conversation.js";
 import { announce, button, el } from "./dom.js";
 import { errorCard } from "./error_card.js";
-import { explain } from "./errors.js";
+import { explain, PageError } from "./errors.js";
 import { passing } from "./kept.js";
 import { LoadView } from "./load_view.js";
 import { defaults } from "./settings.js";
@@ -16,6 +16,7 @@ const COUNTDOWN_S = 10;
 const PATIENCE_WHILE_WRITING = 3;
 const FIRST_PAUSE_S = 2;
 const LONGEST_PAUSE_S = 60;
+const PATIENCE_MS = 5000;
 const ENGINE_TRIES = 2;
 const TRIES = "wgpu_engine kiosk tries";
 const SIGNS_OF_LIFE = ["pointerdown", "keydown", "touchstart", "wheel", "input"];
@@ -43,6 +44,10 @@ class Kiosk {
   #idle = 0;
   #tries = Number(passing.get(TRIES) ?? 0);
   #restarting = false;
+  /** Counts what the screen has begun: what was begun before the last is of no use any more. */
+  #turn = 0;
+  /** The question that was asked again after its answer broke off. */
+  #repeated = null;
 
   constructor(root, engine, { title, system_prompt: system = "", idle_reset_s: idleReset = 120 }) {
     this.engine = engine;
@@ -54,7 +59,7 @@ class Kiosk {
     this.composer.onsend = (text) => this.chat.send(text);
     this.composer.onstop = () => this.chat.stop();
     const empty = () => el("section", { class: "welcome" }, el("h2", {}, "Ask me anything"), el("p", { class: "lead" }, "Write below. Your words stay on this device and are forgotten when you go."));
-    this.view = new ChatView(this.chat, { empty, links: false, editable: false, actions: { new: () => this.reset() } });
+    this.view = new ChatView(this.chat, { empty, links: false, editable: false, actions: { over: () => this.reset() } });
     this.screen = el("div", { class: "screen" });
     this.talk = el("div", { class: "talk", hidden: true }, this.view.element, el("div", { class: "dock" }, this.view.latest, this.composer.element, el("p", { class: "hint", id: "composer-hint" }, "Models make mistakes: check what matters.")));
     this.again = button("Start over", () => this.reset(), { icon: "again" });
@@ -67,42 +72,96 @@ class Kiosk {
     });
     this.chat.addEventListener("messages", () => this.#update());
     engine.onlost = () => this.#restart();
+    engine.onmoved = () => this.#moved();
     for (const sign of SIGNS_OF_LIFE) addEventListener(sign, () => this.#alive(), { capture: true, passive: true });
     addEventListener("pointerdown", fillScreen);
     addEventListener("contextmenu", (event) => event.preventDefault());
     setInterval(() => this.#tick(), 1000);
   }
 
-  /** Loads the first model, and tries again for as long as it takes. */
-  async load() {
+  /**
+   * Loads the first model, and tries again for as long as it takes.
+   *
+   * @param {{asks?: boolean}} [options] whether another tab is to give up its model, or to be waited for
+   */
+  async load({ asks = true } = {}) {
+    const turn = (this.#turn += 1);
     const view = new LoadView(this.title);
-    this.#showScreen(view.element);
+    if (asks) this.#showScreen(view.element);
     try {
       await this.engine.check();
       const { signal } = new AbortController();
-      this.engine.tabs?.ask();
-      await this.engine.tabs?.wait(signal);
+      await this.#waitForModel(asks, signal);
+      this.#showScreen(view.element);
       const [choice] = await this.engine.models();
-      this.chat.loaded = await this.engine.load(choice, { onProgress: (progress) => view.note(progress), signal });
-      this.#restarting = false;
-      this.chat.error = null;
-      this.view.render();
-      this.talk.hidden = false;
-      this.screen.hidden = true;
-      this.#update();
-      this.composer.focus();
+      const loaded = await this.engine.load(choice, { onProgress: (progress) => view.note(progress), signal });
+      if (turn === this.#turn) this.#begin(loaded);
     } catch (error) {
+      if (turn !== this.#turn) return;
       this.#restarting = false;
       await this.#restart(error);
     }
+  }
+
+  #begin(loaded) {
+    this.chat.loaded = loaded;
+    this.#restarting = false;
+    this.chat.error = null;
+    this.view.render();
+    this.talk.hidden = false;
+    this.screen.hidden = true;
+    announce("Ready for your questions");
+    this.#update();
+    this.composer.focus();
+    this.#answerAgain();
+  }
+
+  /** Answers once more what was asked when the answer broke off. */
+  #answerAgain() {
+    const last = shown(this.chat.conversation).at(-1);
+    const brokeOff = last?.state === "interrupted";
+    const question = brokeOff ? last.parent : last?.id;
+    const asked = brokeOff || (last?.role === "user" && !last.refused);
+    if (!asked || question === this.#repeated) return;
+    this.#repeated = question;
+    if (brokeOff) this.chat.regenerate(last);
+    else this.chat.answer();
+  }
+
+  /** One tab has the model: the one that asked last. */
+  async #waitForModel(asks, signal) {
+    const { tabs } = this.engine;
+    if (!tabs) return;
+    if (asks) tabs.ask();
+    const silent = setTimeout(() => this.#showElsewhere(), PATIENCE_MS);
+    await tabs.wait(signal);
+    clearTimeout(silent);
+  }
+
+  /** Gives the model to the tab that asks for it, and waits until it is free again. */
+  async #moved() {
+    this.#turn += 1;
+    this.#restarting = false;
+    this.chat.loaded = null;
+    this.chat.stopBecause(new PageError("moved", "the model moved to another tab"));
+    this.#showElsewhere();
+    await this.engine.unload();
+    await this.load({ asks: false });
+  }
+
+  #showElsewhere() {
+    const words = [el("h2", {}, "This page is open in another tab"), el("p", {}, "Questions are answered there. It goes on here once that tab is closed.")];
+    const here = button("Use it here", () => this.engine.tabs.ask(), { class: "button primary" });
+    this.#showScreen(el("section", { class: "start" }, ...words, el("div", { class: "buttons" }, here)));
   }
 
   /** The engine first; where that didn't help, the page as a whole. Pauses grow. */
   async #restart(error) {
     if (this.#restarting) return;
     this.#restarting = true;
+    const turn = (this.#turn += 1);
     this.chat.loaded = null;
-    this.chat.stop();
+    if (this.chat.running) this.chat.stopBecause(new PageError("lost", "the device was lost"));
     this.#tries += 1;
     passing.set(TRIES, String(this.#tries));
     const pause = Math.min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (this.#tries - 1));
@@ -113,6 +172,7 @@ class Kiosk {
       left.textContent = `Starting again in ${seconds} s.`;
       await new Promise((go) => setTimeout(go, 1000));
     }
+    if (turn !== this.#turn) return;
     if (this.#tries > ENGINE_TRIES) return location.reload();
     await this.engine.unload();
     return this.load();

@@ -8,7 +8,7 @@ import { MarkdownView } from "./markdown.js";
 /**
  * @typedef {object} Handlers what can be done with a message; what is missing is not offered
  * @property {(message: object) => void} [regenerate]
- * @property {(message: object, text: string) => void} [edit]
+ * @property {(message: object, text: string) => string | null} [edit] what stands in the way, if anything
  * @property {(message: object) => void} [show] another version
  * @property {(message: object) => object[]} [versions]
  */
@@ -17,6 +17,7 @@ export class MessageView {
   #markdown;
   #thoughts = null;
   #handlers;
+  #links;
   #drawn = "";
 
   /**
@@ -27,6 +28,7 @@ export class MessageView {
   constructor(message, handlers, { links = true } = {}) {
     this.message = message;
     this.#handlers = handlers;
+    this.#links = links;
     const own = message.role === "user";
     this.#markdown = own ? null : new MarkdownView({ links });
     this.body = el("div", { class: "message-body" }, own ? el("p", { class: "own-words" }, message.content) : this.#markdown.element);
@@ -40,16 +42,21 @@ export class MessageView {
     );
   }
 
-  /** Shows the message as it is now. @param {boolean} running whether it is being written */
-  update(running) {
+  /**
+   * Shows the message as it is now.
+   *
+   * @param {boolean} running whether it is being written
+   * @param {string | null} [busy] why nothing can be asked now
+   */
+  update(running, busy = null) {
     const { message } = this;
     this.element.classList.toggle("running", running);
     if (this.#markdown) this.#draw(running);
     const versions = this.#handlers.versions?.(message) ?? [message];
-    const state = JSON.stringify([running, message.state, message.finish, message.speed, versions.map(({ id }) => id)]);
+    const state = JSON.stringify([running, busy, message.state, message.finish, message.speed, versions.map(({ id }) => id)]);
     if (state === this.#drawn) return;
     this.#drawn = state;
-    this.foot.replaceChildren(...(running ? [] : this.#footing(versions)));
+    this.foot.replaceChildren(...(running ? [] : this.#footing(versions, busy)));
   }
 
   /** Only the text, which has grown. */
@@ -69,36 +76,37 @@ export class MessageView {
   }
 
   #addThoughts() {
-    const view = new MarkdownView();
+    const view = new MarkdownView({ links: this.#links });
     const summary = el("summary", {}, "Thinking…");
     this.#thoughts = { view, summary };
     this.body.prepend(el("details", { class: "thoughts" }, summary, view.element));
   }
 
-  #footing(versions) {
+  #footing(versions, busy) {
     const { message } = this;
     const { edit, regenerate } = this.#handlers;
+    const held = busy ? { disabled: true, title: busy } : {};
     const tools = el(
       "div",
       { class: "tools" },
-      versions.length > 1 && this.#switcher(versions),
+      versions.length > 1 && this.#switcher(versions, busy),
       copyButton(message.role === "user" ? "Copy message" : "Copy answer", () => withoutThoughts(message.content)),
-      message.role === "user" && edit && iconButton("pencil", "Edit message", () => this.#startEditing()),
-      message.role === "assistant" && regenerate && iconButton("again", "Another answer", () => regenerate(message)),
+      message.role === "user" && edit && iconButton("pencil", "Edit message", () => this.startEditing(), held),
+      message.role === "assistant" && regenerate && iconButton("again", "Another answer", () => regenerate(message), held),
     );
     const note = this.#note();
     return [tools, note && el("p", { class: "note" }, note), message.speed && el("p", { class: "figures" }, figures(message))].filter(Boolean);
   }
 
-  #switcher(versions) {
+  #switcher(versions, busy) {
     const at = versions.findIndex(({ id }) => id === this.message.id);
     const turn = (by) => this.#handlers.show(versions[at + by]);
     return el(
       "span",
       { class: "versions", role: "group", "aria-label": "Versions" },
-      iconButton("left", "Earlier version", () => turn(-1), { disabled: at === 0 }),
+      iconButton("left", "Earlier version", () => turn(-1), { disabled: Boolean(busy) || at === 0 }),
       el("span", {}, `${at + 1}/${versions.length}`),
-      iconButton("right", "Later version", () => turn(1), { disabled: at === versions.length - 1 }),
+      iconButton("right", "Later version", () => turn(1), { disabled: Boolean(busy) || at === versions.length - 1 }),
     );
   }
 
@@ -111,9 +119,11 @@ export class MessageView {
     return null;
   }
 
-  #startEditing() {
+  /** Puts a field in place of the text, which goes only when its text was taken. */
+  startEditing() {
     const { message } = this;
-    const field = el("textarea", { class: "edit-field", "aria-label": "Message", rows: Math.min(12, message.content.split("\n").length + 1) });
+    if (!this.body.isConnected) return;
+    const field = el("textarea", { class: "edit-field", "aria-label": "Edited message", rows: Math.min(12, message.content.split("\n").length + 1) });
     field.value = message.content;
     const end = () => {
       form.replaceWith(this.body);
@@ -122,9 +132,11 @@ export class MessageView {
     };
     const send = () => {
       const text = field.value.trim();
-      end();
-      if (text) this.#handlers.edit(message, text);
+      const obstacle = text ? this.#handlers.edit(message, text) : null;
+      why.textContent = obstacle ?? "";
+      if (!obstacle) end();
     };
+    const why = el("p", { class: "field-error", role: "alert" });
     const form = el(
       "form",
       {
@@ -142,6 +154,7 @@ export class MessageView {
         },
       },
       field,
+      why,
       el("div", { class: "buttons end" }, button("Cancel", end), el("button", { class: "button primary" }, "Send")),
     );
     this.body.replaceWith(form);

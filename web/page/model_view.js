@@ -8,7 +8,9 @@ import { icon } from "./icons.js";
 /**
  * @typedef {object} Handlers
  * @property {(choice: import("./api_engine.js").Choice) => void} choose
+ * @property {(files: File[]) => void} files takes files of the user's
  * @property {() => void} changed after something kept was removed
+ * @property {string} [address] that could not be loaded, to be mended
  */
 
 /**
@@ -68,13 +70,13 @@ function card(choice, { choose, changed }, able) {
 }
 
 /** Files of the user's own, chosen or dropped. */
-function fileChoice({ choose }, able) {
+function fileChoice({ files }, able) {
   const input = el("input", {
     type: "file",
     accept: ".gguf",
     multiple: true,
     hidden: true,
-    onchange: () => input.files.length && choose(fromFiles(input.files)),
+    onchange: () => input.files.length && files([...input.files]),
   });
   const zone = el(
     "div",
@@ -87,14 +89,23 @@ function fileChoice({ choose }, able) {
   return zone;
 }
 
+/** @param {File[]} files @returns {Promise<File | undefined>} the first that doesn't begin as GGUF files do */
+export async function firstOther(files) {
+  for (const file of files) {
+    const begin = await file.slice(0, 4).text().catch(() => "");
+    if (begin !== "GGUF") return file;
+  }
+  return undefined;
+}
+
 /** @param {Iterable<File>} list @returns {import("./api_engine.js").Choice} */
 export function fromFiles(list) {
   const files = [...list].sort((one, other) => one.name.localeCompare(other.name));
   return { id: files[0].name, title: files[0].name.replace(/\.gguf$/i, ""), source: { kind: "file", files } };
 }
 
-function urlChoice({ choose }, able) {
-  const field = el("input", { type: "url", id: "model-url", placeholder: "https://…/model.gguf", required: true, spellcheck: "false", autocomplete: "off" });
+function urlChoice({ choose, address }, able) {
+  const field = el("input", { type: "url", id: "model-url", value: address, placeholder: "https://…/model.gguf", required: true, spellcheck: "false", autocomplete: "off" });
   return el(
     "form",
     {

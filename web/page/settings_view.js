@@ -41,7 +41,7 @@ export function openSettings(settings, onchange) {
     fill();
   };
   fill();
-  return openDialog(
+  const dialog = openDialog(
     "Settings",
     [
       el(
@@ -61,6 +61,11 @@ export function openSettings(settings, onchange) {
     ],
     { class: "settings" },
   );
+  // Esc leaves at once only where nothing had to be mended
+  dialog.addEventListener("cancel", (event) => {
+    if (rows.filter((row) => row.settle()).length) event.preventDefault();
+  });
+  return dialog;
 }
 
 /** A labelled field for a figure, with a slider where that helps. */
@@ -81,17 +86,34 @@ function fieldRow(field, set) {
     field.slider && el("input", { type: "range", "aria-label": `${label}, slider`, tabindex: "-1", ...limits, oninput: () => take(slider) });
   const valueOf = (input) => (input.value.trim() === "" ? null : Number(input.value));
   const fitsNow = (input) => fits(field, valueOf(input)) && !input.validity.badInput;
-  const wrong = el("p", { class: "field-error", hidden: true }, `A ${step < 1 ? "number" : "whole number"} from ${least} to ${most.toLocaleString("en")}, please.`);
+  const range = `A ${step < 1 ? "number" : "whole number"} from ${least} to ${most.toLocaleString("en")}, please.`;
+  const wrong = el("p", { class: "field-error", role: "status", hidden: true }, range);
+  let taken = null;
   const take = (input) => {
     const good = fitsNow(input);
     wrong.hidden = good;
+    wrong.textContent = range;
     exact.setAttribute("aria-invalid", String(!good));
     if (!good) return;
     for (const other of [exact, slider]) if (other && other !== input) other.value = input.value;
-    set(name, valueOf(input));
+    taken = valueOf(input);
+    set(name, taken);
   };
+  // what can't be becomes the nearest that can, where everybody sees it
+  const settle = () => {
+    if (wrong.hidden || fitsNow(exact)) return false;
+    const value = valueOf(exact);
+    const near = value === null ? taken : Math.min(most, Math.max(least, step < 1 ? value : Math.round(value)));
+    exact.value = near ?? "";
+    take(exact);
+    wrong.textContent = `${range} ${near === null ? "It is empty again." : `It is ${near.toLocaleString("en")} now.`}`;
+    wrong.hidden = false;
+    return true;
+  };
+  exact.addEventListener("change", settle);
   const fill = (settings) => {
-    for (const input of [exact, slider]) if (input) input.value = settings[name] ?? "";
+    taken = settings[name];
+    for (const input of [exact, slider]) if (input) input.value = taken ?? "";
     exact.setAttribute("aria-invalid", "false");
     wrong.hidden = true;
   };
@@ -103,7 +125,7 @@ function fieldRow(field, set) {
     el("p", { class: "hint", id: `${id}-help` }, help),
     wrong,
   );
-  return { element, fill };
+  return { element, fill, settle };
 }
 
 function themeChoice() {

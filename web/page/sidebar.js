@@ -55,7 +55,7 @@ export class Sidebar {
     this.all.hidden = !all.length;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li")?.dataset.id : null;
     this.list.replaceChildren(...all.map((conversation) => this.#item(conversation)));
-    if (!all.length) this.list.append(el("li", { class: "hint" }, "Nothing yet. What you write is kept in this browser only."));
+    if (!all.length) this.list.append(el("li", { class: "hint" }, this.chat.store.persistent ? "Nothing yet. What you write is kept in this browser only." : "Nothing yet."));
     if (focused) this.list.querySelector(`[data-id="${focused}"] button`)?.focus();
     this.#mark();
   }

@@ -8,7 +8,7 @@ import { errorCard } from "./error_card.js";
 import { isAbort, PageError } from "./errors.js";
 import { icon } from "./icons.js";
 import { LoadView } from "./load_view.js";
-import { elsewhereView, fromFiles, modelView } from "./model_view.js";
+import { elsewhereView, firstOther, fromFiles, modelView } from "./model_view.js";
 import { openSettings } from "./settings_view.js";
 import { listenToKeys } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
@@ -17,6 +17,9 @@ import { welcome } from "./welcome.js";
 
 const LEAST_CONTEXT = 2048;
 const PATIENCE_MS = 10_000;
+const NARROW = matchMedia("(max-width: 860px)");
+const HINT = "Models make mistakes: check what matters.";
+const ELSEWHERE = "An answer is being written in another conversation. Wait for it, or stop it.";
 
 export class Workbench {
   #choice = null;
@@ -72,6 +75,7 @@ export class Workbench {
       this.renew,
       iconButton("sliders", "Settings", () => this.openSettings()),
     );
+    this.hint = el("p", { class: "hint", id: "composer-hint" }, HINT);
     this.loadBar = el("div", { class: "buttons composer-stand-in", hidden: true }, button("Load a model to go on", () => this.view.actions.load(), { class: "button primary", icon: "chip" }));
     this.talk = el(
       "div",
@@ -83,7 +87,7 @@ export class Workbench {
         this.view.latest,
         this.composer.element,
         this.loadBar,
-        el("p", { class: "hint", id: "composer-hint" }, "Models make mistakes: check what matters."),
+        this.hint,
       ),
     );
     this.screen = el("div", { class: "screen", hidden: true });
@@ -92,7 +96,8 @@ export class Workbench {
     this.body = el("div", { class: "workbench" }, this.sidebar.element, this.scrim, el("div", { class: "column" }, head, this.main));
     const skip = el("a", { class: "skip", href: "#message" }, "Go to the message field");
     root.replaceChildren(skip, this.body);
-    this.toggleSidebar(!matchMedia("(max-width: 860px)").matches);
+    this.toggleSidebar(!NARROW.matches);
+    NARROW.addEventListener("change", () => this.toggleSidebar(!NARROW.matches));
   }
 
   #listen() {
@@ -114,9 +119,7 @@ export class Workbench {
     addEventListener("dragleave", (event) => event.relatedTarget || document.body.classList.remove("dragging"));
     addEventListener("drop", (event) => {
       document.body.classList.remove("dragging");
-      const files = [...event.dataTransfer.files].filter(({ name }) => /\.gguf$/i.test(name));
-      if (!files.length) announce("Only .gguf files can be loaded");
-      else if (!this.#loading && this.#able) this.load(fromFiles(files));
+      if (event.dataTransfer.files.length && this.#able) this.#take([...event.dataTransfer.files]);
     });
   }
 
@@ -138,7 +141,8 @@ export class Workbench {
   async showModels(error) {
     if (this.#loading) return;
     this.#waiting?.abort();
-    const handlers = { choose: (choice) => this.load(choice), changed: () => this.showModels() };
+    const handlers = { choose: (choice) => this.load(choice), files: (files) => this.#take(files), changed: () => this.showModels() };
+    if (error && this.#choice?.source?.kind === "url") handlers.address = this.#choice.id;
     const choices = await this.engine.models().catch(() => []);
     const storage = await this.engine.storage?.();
     const parts = [];
@@ -153,6 +157,15 @@ export class Workbench {
     this.#applyUpdate = apply;
     this.renew.hidden = false;
     announce("A new version of this page is ready");
+  }
+
+  /** Loads files of the user's, chosen or dropped. @param {File[]} files */
+  async #take(files) {
+    if (this.#loading) return announce("A model is being loaded");
+    const other = await firstOther(files);
+    if (!other) return this.load(fromFiles(files));
+    this.#choice = null;
+    await this.showModels(new PageError("file", `${other.name} isn't a GGUF file, which is what models come in here: choose one that ends in .gguf.`));
   }
 
   #startActions() {
@@ -264,12 +277,12 @@ export class Workbench {
   open(conversation) {
     this.chat.open(conversation);
     if (!this.#loading) this.#showTalk();
-    if (matchMedia("(max-width: 860px)").matches) this.toggleSidebar(false);
+    if (NARROW.matches) this.toggleSidebar(false);
   }
 
   fresh() {
     this.chat.open(newConversation());
-    if (matchMedia("(max-width: 860px)").matches) this.toggleSidebar(false);
+    if (NARROW.matches) this.toggleSidebar(false);
     if (this.#loading) return;
     if (this.chat.loaded) this.#showTalk();
     else this.showModels();
@@ -292,6 +305,7 @@ export class Workbench {
     const empty = !chat.conversation.messages.length;
     this.composer.update({ ready: Boolean(chat.loaded) && !chat.running, answering: Boolean(chat.running) });
     this.composer.element.hidden = !chat.loaded && !chat.running;
+    this.hint.textContent = chat.running && !chat.answering ? ELSEWHERE : HINT;
     this.loadBar.hidden = !this.composer.element.hidden || Boolean(chat.error);
     this.body.classList.toggle("empty", empty);
     this.status.update();

@@ -9,7 +9,7 @@ from typing import Any
 
 from wgpu_engine.bundle.page_encoder import PageEncoder
 from wgpu_engine.engine.memory import context_size, footprint
-from wgpu_engine.engine.rehearsal import rehearse
+from wgpu_engine.engine.rehearsal import Rehearsal, rehearse
 from wgpu_engine.errors import BundleError, EngineError, ModelFileError
 from wgpu_engine.files import catalogue
 from wgpu_engine.files.model_file import part_names
@@ -59,7 +59,16 @@ def choose(name: str, store: Store) -> BundleModel:
         BundleError: a browser can't run it; the sentence says why.
     """
     path = store.find(name)
+    if path.suffix == ".safetensors" and not path.is_dir():
+        folder = path.parent
+        raise ModelFileError(
+            f"{path} is a safetensors file, and browsers load GGUF files: write one from its folder with "
+            f"`wgpu-engine quantize {folder} {_plain(path.stem)}.gguf Q8_0` and bundle that"
+        )
     if path.is_dir():
+        with drive(survey(path)) as file:
+            if not file.obstacles and file.whole:
+                _refuse_encoders(name, _rehearsed(file))
         raise ModelFileError(
             f"{path} is a folder, and browsers load GGUF files: write one with "
             f"`wgpu-engine quantize {name} {_plain(path.name)}.gguf Q8_0` and bundle that"
@@ -112,25 +121,25 @@ def _memory(name: str, file: Survey) -> int:
     """Bytes that it takes on the adapter; raises BundleError for what stands in its way."""
     obstacles = list(file.obstacles)
     if file.whole and not obstacles:
-        found = drive(
-            rehearse(
-                file.metadata,
-                file.tensors,
-                file.unreadable,
-                _BROWSER,
-                ctx_size=None,
-                precision="fast",
-                kv_type="f16",
-            )
-        )
+        found = _rehearsed(file)
         obstacles += found.obstacles
         if found.description and not obstacles:
-            if found.description.encodes:
-                raise BundleError(f"{name} makes embeddings, and the page is for chatting: choose a language model")
+            _refuse_encoders(name, found)
             _check_tokenizer(name, file, found.description.vocab)
             weights = sum(tensor.nbytes for tensor in file.tensors.values())
             return footprint(found.description, weights, context_size(found.description, None), "f16").total
     raise BundleError(f"{name} can't go into a bundle: {obstacles[0] if obstacles else 'its tensors are not known'}")
+
+
+def _rehearsed(file: Survey) -> Rehearsal:
+    return drive(
+        rehearse(file.metadata, file.tensors, file.unreadable, _BROWSER, ctx_size=None, precision="fast", kv_type="f16")
+    )
+
+
+def _refuse_encoders(name: str, found: Rehearsal) -> None:
+    if found.description and found.description.encodes:
+        raise BundleError(f"{name} makes embeddings, and the page is for chatting: choose a language model")
 
 
 def _check_tokenizer(name: str, file: Survey, vocab: int) -> None:

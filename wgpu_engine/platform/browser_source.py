@@ -8,6 +8,7 @@ from wgpu_engine.platform.closing import Closing
 _ERRORS: dict[str, type[EngineError]] = {
     "file": ModelFileError,
     "network": DownloadError,
+    "address": DownloadError,
     "quota": DownloadError,
     "request": RequestError,
 }

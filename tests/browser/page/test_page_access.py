@@ -88,6 +88,16 @@ def test_conversations_on_a_phone(make_visit: VisitFactory) -> None:
     expect(page.locator(".message")).to_have_count(0)
 
 
+def test_a_window_that_becomes_narrow_shows_the_chat(visit: Visit) -> None:
+    page = visit.chat()
+    expect(page.get_by_role("navigation")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.get_by_role("navigation")).to_be_hidden()
+    expect(page.locator(".scrim")).to_be_hidden()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(page.get_by_role("navigation")).to_be_visible()
+
+
 def focused(page: Page) -> str:
     name: str = page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent")
     return name

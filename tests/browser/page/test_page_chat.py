@@ -1,6 +1,7 @@
 """Conversations: sending, stopping, asking anew, editing, copying, and what is kept of them."""
 
 import json
+import re
 from typing import Any
 
 from playwright.sync_api import Page, expect
@@ -64,11 +65,15 @@ def test_settings_that_cannot_be_are_not_taken(visit: Visit) -> None:
         field.fill(value)
         expect(field).to_have_attribute("aria-invalid", "true")
     expect(page.locator(".field-error:visible")).to_have_count(4)
+    # the first Esc shows what became of the last one, the second leaves
     page.keyboard.press("Escape")
+    expect(page.get_by_label("Seed", exact=True)).to_have_value("0")
+    expect(page.locator(".field-error:visible").last).to_contain_text("It is 0 now.")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     send(page, "Hi")
     sampling = asked(page)[0]["sampling"]
-    assert (sampling["temperature"], sampling["top_k"], sampling["top_p"]) == (0.8, 40, 0.95)
-    assert "seed" not in sampling
+    assert [sampling[name] for name in ("temperature", "top_k", "top_p", "seed")] == [0, 2, 0.95, 0]
 
 
 def test_stopping_keeps_what_has_come(visit: Visit) -> None:
@@ -239,6 +244,7 @@ def test_an_answer_goes_on_behind_another_conversation(visit: Visit) -> None:
     expect(answers(page)).to_contain_text("You said:")
     page.get_by_role("button", name="New chat").click()
     expect(page.locator(".message")).to_have_count(0)
+    expect(page.get_by_text("written in another conversation")).to_be_visible()
     message_field(page).fill("Waits")
     page.keyboard.press("Enter")
     expect(message_field(page)).to_have_value("Waits")
@@ -246,6 +252,44 @@ def test_an_answer_goes_on_behind_another_conversation(visit: Visit) -> None:
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     page.locator(".conversation").first.click()
     expect(answers(page)).to_contain_text("You said: One two three")
+
+
+def test_nothing_is_asked_anew_while_another_answer_is_written(visit: Visit) -> None:
+    page = visit.chat()
+    send(page, "One")
+    page.get_by_role("button", name="New chat").click()
+    page.evaluate("fake.holdAfter = 1")
+    send(page, "Two", wait=False)
+    expect(answers(page)).to_contain_text("You")
+    page.get_by_role("button", name="One", exact=True).click()
+    for name in ("Another answer", "Edit message"):
+        expect(page.get_by_role("button", name=name)).to_be_disabled()
+        expect(page.get_by_role("button", name=name)).to_have_attribute("title", re.compile("is being written"))
+    page.evaluate("fake.holdAfter = Infinity")
+    expect(page.get_by_role("button", name="Another answer")).to_be_enabled()
+
+
+def test_an_edit_that_cannot_be_sent_stays(visit: Visit) -> None:
+    page = visit.chat()
+    send(page, "One")
+    page.get_by_role("button", name="Edit message").click()
+    field = page.locator(".edit-field")
+    field.fill("A better one")
+    page.evaluate("fake.holdAfter = 1")
+    send(page, "Two", wait=False)
+    expect(answers(page)).to_have_count(2)
+    field.press("Enter")
+    expect(field).to_have_value("A better one")
+    expect(page.locator(".edit [role=alert]")).to_contain_text("Another answer is being written")
+    page.evaluate("fake.holdAfter = Infinity")
+    expect(page.locator(".message.running")).to_have_count(0)
+    page.evaluate("fake.lose('gone')")
+    field.press("Enter")
+    expect(page.locator(".edit [role=alert]")).to_contain_text("No model is loaded")
+    page.get_by_role("button", name="Load the model").click()
+    expect(message_field(page)).to_be_visible()
+    field.press("Enter")
+    expect(answers(page)).to_contain_text("You said: A better one")
 
 
 def test_thoughts_are_set_apart_and_not_sent_again(visit: Visit) -> None:
@@ -274,6 +318,10 @@ def test_a_browser_that_keeps_nothing(visit: Visit) -> None:
     assert texts(page)[-1] == "You said: Hello"
     expect(page.locator(".conversation")).to_have_text("Hello")
     expect(page.get_by_text("conversations go with the page")).to_be_visible()
+    page.get_by_role("button", name="More for “Hello”").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator(".conversations .hint")).to_have_text("Nothing yet.")
     page.get_by_role("button", name="Settings").click()
     page.get_by_label("Temperature", exact=True).fill("0")
     page.get_by_text("Dark", exact=True).click()

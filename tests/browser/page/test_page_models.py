@@ -7,6 +7,11 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.page.conftest import MODEL, Visit, answers, message_field, send
 
+FULL = {
+    "kind": "context",
+    "message": "the prompt has 3000 tokens and the context holds 256: shorten it or raise --ctx-size",
+}
+
 
 def error_card(page: Page, kind: str) -> None:
     expect(page.locator(f".error-card[data-kind={kind}]")).to_be_visible()
@@ -38,6 +43,7 @@ def test_loading_shows_how_far_it_is_and_can_be_cancelled(visit: Visit) -> None:
     stages = page.locator(".stages")
     expect(stages).to_contain_text("Fetching the model")
     expect(stages).to_contain_text("10.0 MB of 20.0 MB")
+    expect(stages.locator("li").first).to_have_text("Starting the engine")
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("button", name="Load Fake 135M")).to_be_enabled()
     expect(page.locator(".error-card")).to_have_count(0)
@@ -119,14 +125,48 @@ def test_a_file_that_is_dropped(visit: Visit) -> None:
     assert page.evaluate("fake.loads")[0]["source"]["files"] == ["dropped.gguf"]
 
 
-def test_other_files_that_are_dropped_do_nothing(visit: Visit) -> None:
+def test_other_files_are_refused_however_they_come(visit: Visit, tmp_path: Path) -> None:
     page = visit.chat()
     transfer = page.evaluate_handle(
         "() => { const t = new DataTransfer(); t.items.add(new File(['x'], 'notes.txt')); return t; }"
     )
     page.dispatch_event("body", "drop", {"dataTransfer": transfer})
-    expect(page.get_by_role("status")).to_have_text("Only .gguf files can be loaded")
+    error_card(page, "file")
+    expect(page.locator(".error-card")).to_contain_text("notes.txt isn't a GGUF file")
+    dropped = page.locator(".error-card").inner_text()
+    (tmp_path / "notes.txt").write_text("x")
+    page.get_by_role("button", name="Back to the chat").click()
+    page.locator(".model-chip").click()
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose a file").click()
+    chooser.value.set_files(tmp_path / "notes.txt")
+    expect(page.locator(".error-card")).to_have_text(dropped, use_inner_text=True)
+    # the model stays
+    page.get_by_role("button", name="Back to the chat").click()
+    send(page, "Hello")
     assert page.evaluate("fake.loads.length") == 1
+
+
+@pytest.mark.parametrize("kind", ["address", "network"])
+def test_an_address_that_leads_nowhere_can_be_mended(visit: Visit, kind: str) -> None:
+    url = "https://models.example/tniy.gguf"
+    refusal = "tniy.gguf isn't on models.example (404): check the address"
+    page = visit.open(loadError={"kind": kind, "message": refusal})
+    page.get_by_label("Or the address of one").fill(url)
+    page.get_by_role("button", name="Load from there").click()
+    error_card(page, "address")
+    expect(page.locator(".error-card")).to_contain_text("Tniy.gguf isn't on models.example (404): check the address.")
+    expect(page.locator(".error-card button")).to_have_count(0)
+    expect(page.get_by_label("Or the address of one")).to_have_value(url)
+
+
+def test_a_model_of_embeddings_is_refused_in_words_for_visitors(visit: Visit) -> None:
+    refusal = "x.gguf makes embeddings and can't write: use wgpu_engine.Embedder or `wgpu-engine embed`"
+    page = visit.open(loadError={"kind": "file", "message": refusal})
+    page.get_by_role("button", name="Load Fake 135M").click()
+    error_card(page, "embeddings")
+    expect(page.locator(".error-card")).to_contain_text("Choose a language model")
+    expect(page.locator(".error-card")).not_to_contain_text("wgpu")
 
 
 def test_a_model_from_an_address(visit: Visit) -> None:
@@ -250,15 +290,31 @@ def test_a_context_that_is_full(visit: Visit) -> None:
     page = visit.chat()
     for text in ("One", "Two", "Three"):
         send(page, text)
-    page.evaluate("fake.chatError = {kind: 'context', message: '300 tokens in a context of 256'}")
+    page.evaluate("(error) => { fake.chatError = error; }", FULL)
     send(page, "Four", wait=False)
     error_card(page, "context")
-    expect(page.locator(".error-card")).to_contain_text("300 tokens in a context of 256")
+    expect(page.locator(".error-card")).to_contain_text("It would take 3,000 tokens, and 256 are the most.")
+    expect(page.locator(".error-card")).not_to_contain_text("--ctx-size")
     page.evaluate("fake.chatError = null")
     page.get_by_role("button", name="Leave out the oldest messages").click()
     expect(answers(page).last).to_contain_text("You said: Four")
     expect(page.locator(".divider")).to_be_visible()
     assert page.evaluate("fake.requests.at(-1).messages[0].content") == "Three"
+
+
+def test_a_message_that_alone_is_too_long(visit: Visit) -> None:
+    page = visit.chat()
+    page.evaluate("(error) => { fake.chatError = error; }", FULL)
+    send(page, "Much too long", wait=False)
+    error_card(page, "too_long")
+    expect(page.get_by_role("button", name="Leave out the oldest messages")).to_have_count(0)
+    page.locator(".error-card").get_by_role("button", name="Edit the message").click()
+    expect(page.locator(".edit-field")).to_have_value("Much too long")
+    page.locator(".edit-field").press("Escape")
+    page.evaluate("fake.chatError = null")
+    send(page, "Short")
+    expect(answers(page)).to_contain_text("You said: Short")
+    assert page.evaluate("fake.requests.at(-1).messages.map((each) => each.content)") == ["Short"]
 
 
 def test_a_refused_request_can_be_tried_again(visit: Visit) -> None:

@@ -100,7 +100,7 @@ def test_in_parts(load: Any, models: ModelServer, tiny_llama: Callable[..., Path
 @pytest.mark.parametrize(
     ("change", "kind", "part"),
     [
-        ({"status": [404]}, "network", "m.gguf isn't on localhost"),
+        ({"status": [404]}, "address", "m.gguf isn't on localhost"),
         ({"content_type": "text/html"}, "file", "a web page instead of m.gguf"),
         ({"data": b"GGUF"}, "file", "m.gguf is truncated or damaged"),
         ({"data": b"<html>" + bytes(1000)}, "file", "m.gguf is not a GGUF file"),

@@ -98,9 +98,9 @@ def test_a_later_load_goes_on_where_the_network_failed(page: Page, server: Model
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        ({"status": [404]}, "network", "m.gguf isn't on localhost"),
-        ({"status": [403]}, "network", "needs a login"),
-        ({"status": [418]}, "network", "answers 418 instead of m.gguf"),
+        ({"status": [404]}, "address", "m.gguf isn't on localhost"),
+        ({"status": [403]}, "address", "needs a login"),
+        ({"status": [418]}, "address", "answers 418 instead of m.gguf"),
         ({"content_type": "text/html; charset=utf-8"}, "file", "a web page instead of m.gguf"),
         ({"shift": 3}, "network", "gives out other bytes of m.gguf than were asked for"),
         ({"stated": SIZE + 1}, "file", f"m.gguf has {SIZE + 1} bytes on the server instead of {SIZE}"),
@@ -132,7 +132,7 @@ def test_what_passes_is_tried_again(page: Page, server: ModelServer) -> None:
 def test_addresses_that_are_none(page: Page, server: ModelServer) -> None:
     for url, message in (("ftp://x/m.gguf", "begins with https://"), ("http://", "isn't an address")):
         found = run(page, "return failure(open(given));", {"kind": "url", "urls": [url]})
-        assert found[:2] == ["SourceError", "request"] and message in found[2]
+        assert found[:2] == ["SourceError", "address"] and message in found[2]
 
 
 def test_other_sites(page: Page, server: ModelServer) -> None:
@@ -141,6 +141,8 @@ def test_other_sites(page: Page, server: ModelServer) -> None:
         what = {"kind": "url", "urls": [f"{other.url}/m.gguf"]}
         name, kind, message = run(page, "return failure(open(given));", what)
         assert (name, kind) == ("SourceError", "network") and "(CORS)" in message
+        # a try more or less would not help
+        assert len(other.asked) == 1
         for exposed in (True, False):
             other.files["m.gguf"] = Served(DATA, cors=True, exposed=exposed)
             assert run(page, READ, what)[0] == sha256(DATA)
@@ -171,7 +173,7 @@ def test_parts_of_a_split_model_are_found(page: Page, server: ModelServer) -> No
     found = run(
         page, "return failure(open(given));", {"kind": "url", "urls": [f"{server.url}/a/m-00002-of-00003.gguf"]}
     )
-    assert found[1] == "network" and "m-00001-of-00003.gguf isn't on" in found[2]
+    assert found[1] == "address" and "m-00001-of-00003.gguf isn't on" in found[2]
 
 
 def test_the_page_about_a_file_stands_for_the_file(page: Page) -> None:
