@@ -208,3 +208,10 @@ def test_an_echo_is_the_prompt_as_it_was_given(client: TestClient) -> None:
     for prompt in ("<s>the tin</s>", " the  tin", "☃"):
         answer = client.post("/v1/completions", json=greedy(prompt=prompt, echo=True, max_tokens=0)).json()
         assert answer["choices"][0]["text"] == prompt
+
+
+def test_times_that_overlap_are_not_told(client: TestClient) -> None:
+    for fields in ({"prompt": ["the", "tin"]}, {"prompt": "the", "n": 2}):
+        body = greedy(max_tokens=2, **fields)
+        assert "timings" not in client.post("/v1/completions", json=body).json()
+        assert '"timings"' not in client.post("/v1/completions", json=body | {"stream": True}).text

@@ -230,3 +230,12 @@ def test_texts_that_cannot_fit_are_not_tokenized(
         assert "has at least" in error["message"] and f"the context holds {CTX}" in error["message"]
     error = client.post("/tokenize", json={"content": "☃" * 400_000}).json()["error"]
     assert error["param"] == "content" and "1,048,576 bytes" in error["message"]
+
+
+def test_refusals_are_in_our_words(client: TestClient) -> None:
+    for body, words in (
+        (b'{"prompt": "a", "logit_bias": {"five": 1}}', "token ids, written in digits"),
+        (json.dumps({"prompt": "a", "logit_bias": {str(i): 1 for i in range(301)}}).encode(), "give fewer"),
+        (b'{"prompt": "\\ud800"}', "surrogate pair"),
+    ):
+        assert words in client.post("/v1/completions", content=body).json()["error"]["message"]

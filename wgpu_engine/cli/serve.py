@@ -74,7 +74,9 @@ def serve(
     """
     from wgpu_engine.server.app import PATIENCE_S
     from wgpu_engine.server.listening import bind, listen, url
+    from wgpu_engine.server.origins import checked_origins
 
+    origins = checked_origins(cors or ())
     keys = _keys(api_key or [], api_key_file)
     name = alias or Path(model).name
     room = kv_positions or (None if slots <= 2 else 2 * (options.ctx_size or 4096))
@@ -84,9 +86,9 @@ def serve(
         try:
             for warning in served.warnings:
                 terminal.note(f"warning: {warning}")
-            app = served.application(name, api_keys=keys, cors=cors or ())
+            app = served.application(name, api_keys=keys, cors=origins)
             ready = partial(terminal.note, f"{name} on {served.adapter}: {url(bound)} (Ctrl-C ends it)")
-            listen(app, bound, patience_s=PATIENCE_S, log_requests=log_requests, ready=ready)
+            listen(app, bound, patience_s=PATIENCE_S, log_requests=log_requests, ready=ready, ending=_say_the_end)
         finally:
             served.close()
 
@@ -122,13 +124,25 @@ def _load(
     return _Served(partial(create_app, service), service.close, loaded.warnings, loaded.device.adapter.name)
 
 
+def _say_the_end(answers: int) -> None:
+    if answers:
+        what = "the answer that runs comes" if answers == 1 else f"the {answers} answers that run come"
+        terminal.note(f"{what} to {'its' if answers == 1 else 'their'} end first; Ctrl-C again ends it at once")
+
+
 def _keys(given: list[str], file: Path | None) -> list[str]:
     """All keys that are asked for.
 
     Raises:
-        RequestError: a file that can't be read, or one without keys.
+        RequestError: a file that can't be read, or one without keys; a key that is blank, as variables of a shell are
+            that nobody set.
     """
-    found = [*given, *os.environ.get(_KEY_VARIABLE, "").split(",")]
+    if not all(key.strip() for key in given):
+        raise RequestError("--api-key is empty, which would let everybody in: give a key, or leave the option out")
+    outside = os.environ.get(_KEY_VARIABLE)
+    found = [*given, *(outside or "").split(",")]
+    if outside is not None and not outside.replace(",", "").strip():
+        raise RequestError(f"{_KEY_VARIABLE} is empty, which would let everybody in: set it to a key, or unset it")
     if file is not None:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()

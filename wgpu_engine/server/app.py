@@ -21,6 +21,7 @@ from wgpu_engine.server.embedding_service import EmbeddingService
 from wgpu_engine.server.errors import ApiError, handle_error
 from wgpu_engine.server.log import HEADER, RequestLog
 from wgpu_engine.server.metrics import EmbeddingMetrics, Metrics, metrics
+from wgpu_engine.server.origins import Origins, checked_origins
 
 _BODY_BYTES = 8 << 20
 _ERRORS = (ApiError, ValidationError, EngineError, HTTPException, Exception)
@@ -37,7 +38,7 @@ def create_app(
     most_body_bytes: int = _BODY_BYTES,
     patience_s: float = PATIENCE_S,
 ) -> Starlette:
-    """An application for any ASGI server; at its end it closes the service.
+    """An application for any ASGI server; at its end it closes the service. Raises RequestError for a wrong origin.
 
     Args:
         model_name: what clients call the model.
@@ -117,12 +118,17 @@ def _application(
         yield
         await asyncio.to_thread(close)
 
-    middleware = [Middleware(ApiKeys, keys=api_keys)]
-    if cors:
+    origins = checked_origins(cors)
+    middleware = [Middleware(Origins, allowed=origins, has_keys=bool(api_keys)), Middleware(ApiKeys, keys=api_keys)]
+    if origins:
         # outside of the keys: browsers ask beforehand without one
         shown = [HEADER, "Retry-After"]
         pages = Middleware(
-            CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"], expose_headers=shown
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=shown,
         )
         middleware.insert(0, pages)
     middleware.insert(0, Middleware(RequestLog))

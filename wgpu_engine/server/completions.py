@@ -21,7 +21,7 @@ from wgpu_engine.server.choices import ChatChoice, Choice, TextChoice
 from wgpu_engine.server.errors import ApiError, api_error, blaming, error_body
 from wgpu_engine.server.generation import Job, Usage, merged, unless_gone
 from wgpu_engine.server.schemas import ChatRequest, CompletionRequest, GenerationRequest
-from wgpu_engine.server.state import check_model
+from wgpu_engine.server.state import check_model, check_template
 
 PING_S = 15
 """between comments that keep a silent stream open; after so long it begins, if it had to wait for its first piece"""
@@ -60,6 +60,7 @@ async def chat_completions(request: Request) -> Response:
     asked = await read(request, ChatRequest)
     service = _service(request, asked)
     params, n = asked.params(), asked.n or 1
+    check_template(service.loaded)
     _check_room(service, n, "n")
     with blaming("logit_bias"):
         service.scheduler.check_biases(params)
@@ -164,11 +165,7 @@ async def _whole(reply: _Reply) -> dict[str, Any]:
             found[number].append(chunk)
             reply.usage.add(number, chunk)
     choices = [choice.whole(chunks) for choice, chunks in zip(reply.choices, found, strict=True)]
-    return reply.head | {
-        "choices": choices,
-        "usage": reply.usage.as_json(),
-        "timings": reply.usage.timings_json(),
-    }
+    return reply.head | {"choices": choices, "usage": reply.usage.as_json()} | reply.usage.timings_json()
 
 
 async def _events(reply: _Reply, first: asyncio.Future[_Numbered]) -> AsyncGenerator[dict[str, str], None]:
@@ -184,7 +181,7 @@ async def _events(reply: _Reply, first: asyncio.Future[_Numbered]) -> AsyncGener
                     event |= {"usage": None}
                 elif len(usage.timings) == len(reply.choices):
                     # where llama.cpp's server has them
-                    event |= {"timings": usage.timings_json()}
+                    event |= usage.timings_json()
                 yield {"data": _json(event)}
                 try:
                     number, chunk = await anext(chunks)
@@ -194,7 +191,7 @@ async def _events(reply: _Reply, first: asyncio.Future[_Numbered]) -> AsyncGener
             yield {"data": _json(error_body(api_error(error)))}
             return
     if reply.wants_usage:
-        last = reply.head | {"choices": [], "usage": usage.as_json(), "timings": usage.timings_json()}
+        last = reply.head | {"choices": [], "usage": usage.as_json()} | usage.timings_json()
         yield {"data": _json(last)}
     yield {"data": "[DONE]"}
 

@@ -37,7 +37,8 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         param = ".".join(map(str, first["loc"]))
-        return ApiError(400, f"{param}: {first['msg']}" if param else first["msg"], param=param or None)
+        message = _sentence(first["type"], first["msg"], first.get("ctx", {}))
+        return ApiError(400, f"{param}: {message}" if param else message, param=param or None)
     if isinstance(error, ContextFullError):
         return ApiError(400, str(error), code="context_length_exceeded")
     if isinstance(error, RequestError):
@@ -51,6 +52,17 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, HTTPException):
         return ApiError(error.status_code, error.detail, headers=error.headers)
     return ApiError(500, "the server failed: try again, and report it if it comes back")
+
+
+def _sentence(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    """What the library says of a field, in our words where its own speak of Python."""
+    if kind == "string_pattern_mismatch":
+        return "keys should be token ids, written in digits"
+    if kind == "too_long":
+        return f"more than {context['max_length']} entries are not taken: give fewer"
+    if kind == "json_invalid" and ("surrogate" in message or "escape" in message or "code point" in message):
+        return f"the body is not valid Unicode, maybe half of a surrogate pair: remove or replace it ({message})"
+    return message
 
 
 def error_body(error: ApiError) -> dict[str, Any]:

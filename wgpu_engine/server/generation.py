@@ -59,10 +59,12 @@ class Usage:
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
 
-    def timings_json(self) -> dict[str, float]:
-        """Of the first answer, named as llama.cpp does."""
+    def timings_json(self) -> dict[str, dict[str, float]]:
+        """Timings, named as llama.cpp does; none of several answers, whose times overlap."""
+        if len(self.timings) != 1:
+            return {}
         first = self.timings[0]
-        return {
+        timings = {
             "prompt_n": first.prompt_tokens - first.cached_tokens,
             "cache_n": first.cached_tokens,
             "prompt_ms": 1e3 * first.prompt_s,
@@ -73,6 +75,7 @@ class Usage:
             "predicted_per_token_ms": _each(first.decode_s, first.completion_tokens - 1),
             "predicted_per_second": first.decode_per_s,
         }
+        return {"timings": timings}
 
 
 def _each(seconds: float, count: int) -> float:

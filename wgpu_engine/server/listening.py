@@ -1,6 +1,6 @@
 """Runs an application on an address until a signal ends it."""
 
-import logging
+import os
 import signal
 import socket
 import threading
@@ -49,11 +49,17 @@ def url(bound: socket.socket) -> str:
 
 
 def listen(
-    app: ASGIApp, bound: socket.socket, *, patience_s: float, log_requests: bool, ready: Callable[[], None]
+    app: ASGIApp,
+    bound: socket.socket,
+    *,
+    patience_s: float,
+    log_requests: bool,
+    ready: Callable[[], None],
+    ending: Callable[[int], None],
 ) -> None:
-    """Serves until SIGINT or SIGTERM, then lets requests that run end for so long; a second SIGINT ends it at once.
+    """Serves until SIGINT or SIGTERM, then lets requests that run end for so long; a second SIGINT ends the process.
 
-    `ready` is called when clients can come.
+    `ready` is called when clients can come, `ending` after SIGINT with the number of requests that run.
 
     Raises:
         RequestError: another program took the port meanwhile.
@@ -65,30 +71,37 @@ def listen(
         ws="none",
         log_config=None,
         access_log=False,
-        # the caller closes what the application runs on, which a second SIGINT would skip
+        # the caller closes what the application runs on
         lifespan="off",
         timeout_graceful_shutdown=max(1, round(patience_s)),
     )
     try:
-        _Server(config, ready).run([bound])
+        _Server(config, ready, ending).run([bound])
     except OSError as error:
         raise RequestError(f"{url(bound)} can't be served ({error.strerror}): give another --port") from error
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[int], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._ending = ready, ending
+        self._interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._interrupted:
+            self._ending(len(self.server_state.tasks))
+        await super().shutdown(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         if self.force_exit:
-            # requests that are cut off because somebody wants it so are no errors
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            # threads that compute or tokenize would be waited for; the system frees all they have
+            os._exit(128 + signal.SIGINT)
+        self._interrupted = sig == signal.SIGINT
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from wgpu_engine import __version__
+from wgpu_engine.engine.loading import LoadedModel
 from wgpu_engine.engine.service import Service
 from wgpu_engine.server.errors import ApiError
 
@@ -16,6 +17,17 @@ def check_model(request: Request, name: str | None) -> None:
     if name not in (None, "", ours):
         message = f"there is no model {name!r:.80}: this server has {ours!r}"
         raise ApiError(404, message, param="model", code="model_not_found")
+
+
+def check_template(loaded: LoadedModel) -> None:
+    """Raises ApiError where a model was made to go on with texts, not to chat."""
+    if loaded.chat_template is None:
+        raise ApiError(
+            400,
+            "this model has no chat template: ask /v1/completions, or serve a model that was tuned for chat",
+            param="model",
+            code="unsupported",
+        )
 
 
 def model_json(request: Request) -> dict[str, Any]:

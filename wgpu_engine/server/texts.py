@@ -9,6 +9,7 @@ from wgpu_engine.engine.loading import LoadedModel
 from wgpu_engine.server.body import read
 from wgpu_engine.server.errors import ApiError
 from wgpu_engine.server.schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from wgpu_engine.server.state import check_template
 from wgpu_engine.text.tokenizer import Tokenizer
 
 _MOST_BYTES = 1 << 20
@@ -33,5 +34,6 @@ async def detokenize(request: Request) -> Response:
 async def apply_template(request: Request) -> Response:
     asked = await read(request, TemplateRequest)
     loaded: LoadedModel = request.app.state.service.loaded
+    check_template(loaded)
     ids = await asyncio.to_thread(loaded.chat_ids, asked.messages, asked.tools, **asked.chat_template_kwargs)
     return JSONResponse({"prompt": loaded.tokenizer.decode(ids, skip_special=False), "tokens": ids})
