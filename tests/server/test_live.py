@@ -20,7 +20,7 @@ LONG = CTX - 20
 
 def raw(body: bytes, *, length: int | None = None, route: str = "/v1/completions") -> bytes:
     size = len(body) if length is None else length
-    return f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode() + body
+    return f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode() + body
 
 
 def stream_body(**fields: Any) -> bytes:
@@ -184,3 +184,20 @@ def test_a_device_that_is_lost_amid_a_stream(live: Live, lose: Callable[[Service
     assert "[DONE]" not in "".join(lines)
     assert last["error"]["code"] == "device" and last["error"]["type"] == "server_error"
     assert text(live) == wanted
+
+
+def test_bodies_that_are_too_large_are_answered_before_they_are_whole(live: Live) -> None:
+    refused = b"HTTP/1.1 413"
+    with live.connection() as client:
+        client.sendall(raw(b"{", length=9 << 20))
+        assert client.recv(4096).startswith(refused)
+    with live.connection() as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(9):
+            client.sendall(b"100000\r\n" + b"a" * (1 << 20) + b"\r\n")
+        assert client.recv(4096).startswith(refused)
+    # one that looks only after sending everything
+    assert httpx.post(f"{live.url}/v1/completions", content=b"a" * (30 << 20), timeout=60).status_code == 413
+    with live.connection() as client:
+        client.sendall(b"POST /v1/completions HTTP/1.0\r\nContent-Length: 31457280\r\n\r\n" + b"a" * (30 << 20))
+        assert client.recv(4096).startswith(refused)

@@ -48,5 +48,4 @@ def _check_head(headers: Headers, most: int) -> None:
 
 
 def _too_large(most: int) -> ApiError:
-    # what else comes of it is thrown away, for clients that look for an answer only after sending
     return ApiError(413, f"the body is larger than {most:,} bytes: send less")

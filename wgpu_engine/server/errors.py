@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from wgpu_engine.errors import ContextFullError, DeviceError, EngineError, QueueFullError, RequestError
+from wgpu_engine.server.draining import DrainingResponse
 from wgpu_engine.server.log import HEADER, request_id
 
 
@@ -76,7 +77,8 @@ def error_response(error: ApiError) -> Response:
     headers = error.headers | ({"Retry-After": "1"} if error.status in (429, 503) else {})
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(error_body(error), error.status, headers)
+    kind = DrainingResponse if error.status == 413 else JSONResponse
+    return kind(error_body(error), error.status, headers)
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
