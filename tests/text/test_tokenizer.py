@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from wgpu_engine.errors import ContextFullError, RequestError
 from wgpu_engine.text.tokenizer import MAX_CHARACTERS
+from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
 
 fixtures_stay = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 SPICED = st.lists(
@@ -139,6 +140,10 @@ def test_texts_far_too_long_are_refused_by_their_length(bpe, spm, word_piece, ma
         make_tokenizer(bpe).check_fits("a" * (10 * longest + 1), 10)
     with pytest.raises(ContextFullError, match="context of 512 tokens"):
         make_tokenizer(word_piece).check_fits(" " * 1_000_000, 512)
+    bpe["tokenizer.ggml.tokens"][list(BYTE_OF_LETTER.values()).index(ord("z"))] = "another"
+    make_tokenizer(bpe).check_fits("z" * 1_000_000 + "a" * 10, 1)
+    with pytest.raises(ContextFullError, match="at least 2 tokens"):
+        make_tokenizer(bpe).check_fits("za" * (longest + 1), 1)
     # without a token for each byte there is one for any run of unknown ones
     spm["tokenizer.ggml.tokens"][100] = "another"
     make_tokenizer(spm).check_fits("x" * 60, 10)

@@ -54,9 +54,9 @@ class HFTokenizer(Tokenizer):
         return self._with_ends(self._fencing.encode("".join(fenced)))
 
     @cached_property
-    def _keeps_all_bytes(self) -> bool:
+    def _dropped_bytes(self) -> bytes | None:
         # files may drop characters in many ways
-        return False
+        return None
 
     @cached_property
     def _markers(self) -> list[str]:

@@ -62,9 +62,10 @@ class Tokenizer:
             RequestError: the text is no valid Unicode, or longer than MAX_CHARACTERS.
         """
         check_text(text)
-        size = len(text.replace(GUARD, "").encode())
-        if self._keeps_all_bytes:
-            least = -(-size // self._longest_token)
+        data = text.replace(GUARD, "").encode()
+        size, dropped = len(data), self._dropped_bytes
+        if dropped is not None:
+            least = -(-len(data.translate(None, dropped)) // self._longest_token)
             if least > context:
                 raise ContextFullError(
                     f"the text has at least {least} tokens and the context holds {context}: shorten it or raise "
@@ -113,14 +114,14 @@ class Tokenizer:
         return max(longest, 1)
 
     @cached_property
-    def _keeps_all_bytes(self) -> bool:
-        """Whether tokens give a text back whole: nothing is dropped, nor stands for what it doesn't spell."""
+    def _dropped_bytes(self) -> bytes | None:
+        """Those that have no token; None where more may be lost, or a token may stand for more than it spells."""
         vocabulary = self.vocabulary
         if vocabulary.kind == "bert" or vocabulary.strip_after_ids:
-            return False
+            return None
         if vocabulary.kind == "gpt2" and vocabulary.pre.byte_level:
-            return all(letter in vocabulary.id_of for letter in BYTE_OF_LETTER)
-        return all(f"<0x{byte:02X}>" in vocabulary.id_of for byte in range(256))
+            return bytes(byte for letter, byte in BYTE_OF_LETTER.items() if letter not in vocabulary.id_of)
+        return b"" if all(f"<0x{byte:02X}>" in vocabulary.id_of for byte in range(256)) else None
 
     @cached_property
     def _all_special(self) -> SpecialTokens:
