@@ -108,6 +108,7 @@ function fieldRow(field, set) {
     take(exact);
     wrong.textContent = `${range} ${near === null ? "It is empty again." : `It is ${near.toLocaleString("en")} now.`}`;
     wrong.hidden = false;
+    wrong.scrollIntoView({ block: "nearest" });
     return true;
   };
   exact.addEventListener("change", settle);

@@ -92,7 +92,7 @@ def test_errors_are_the_servers_sentences(visit: Visit) -> None:
     page = enter(visit)
     visit.tolerates += ("400",)
     send(page, "word " * 400, wait=False)
-    expect(page.locator(".error-card[data-kind=context]")).to_contain_text("256")
+    expect(page.locator(".error-card[data-kind=too_long]")).to_contain_text("256 are the most")
 
 
 def sse(*events: object) -> str:
