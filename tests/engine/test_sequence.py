@@ -51,6 +51,6 @@ def test_the_limit_ends_it() -> None:
     assert not one.finished
     one.take(8)
     assert one.finished
-    assert list(one.tokens) == [7, 8]
+    assert list(one.tokens) == [(7, None), (8, None)]
     assert one.timings.completion_tokens == 2
     assert sequence(limit=0).finished
