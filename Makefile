@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := smollm2
 ENCODER := minilm
+# what pytest gets beside, such as tests/ops
+TESTS :=
 PROMPT := Give me three tips for staying healthy.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
 ON_DAWN := env WGPU_ENGINE_BACKEND=dawn VK_ICD_FILENAMES=$(SWIFTSHADER) VK_DRIVER_FILES=$(SWIFTSHADER)
@@ -46,7 +48,7 @@ test: web ## set up and run all tests but the slow ones
 	@$(SETUP) adapter
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	@$(BIN)/wgpu-engine pull $(ENCODER)
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" $(TESTS)
 
 test-slow: web ## the sweeps that take minutes
 	@$(SETUP) adapter
