@@ -196,7 +196,7 @@ def test_rows_that_end_within_a_block(name: str, rng: np.random.Generator) -> No
 
 def test_names() -> None:
     assert writable("q4_k") is QUANT_TYPES["Q4_K"]
-    with pytest.raises(RequestError, match=r"'Q4_K_M' is no type to quantize to: choose one of F32, .*Q2_0$"):
+    with pytest.raises(RequestError, match=r"'Q4_K_M' is no type to quantize to: choose Q4_K, or one of F32, .*Q2_0$"):
         writable("Q4_K_M")
     with pytest.raises(RequestError, match="IQ2_XXS"):
         writable("IQ2_XXS")

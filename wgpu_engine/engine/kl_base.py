@@ -191,7 +191,7 @@ class BaseReader:
     def _read_header(self) -> BaseHeader:
         size = self._source.size
         data = bytes(drive(self._source.read(0, min(size, _HEADER))))
-        if len(data) < _HEADER or not data.startswith(_MAGIC):
+        if len(data) < _HEADER or not data.startswith(_MAGIC + b"{"):
             raise ModelFileError(f"{self._source.name} is no file of predictions: make one with --kl-base")
         try:
             values = json.loads(data[len(_MAGIC) :])
