@@ -1,9 +1,10 @@
 """How fast a model runs in a page, beside the same adapter from Python and beside wllama: `make bench-browser`.
 
-Headless Chromium and wgpudawn, both on SwiftShader out of Debian's chromium, take turns with wllama (llama.cpp in WASM
-on the CPU, without its GPU). What the page's own thread spends is measured apart: a GPU would change nothing of it.
+Headless Chromium and wgpudawn, both on SwiftShader out of Debian's chromium, take turns; each has chosen its kernels
+before. Then comes wllama (llama.cpp in WASM on the CPU, without its GPU): its threads wait by spinning, which would
+slow the others down. What the page's own thread spends is measured apart: a GPU would change nothing of it.
 
-Usage: python benchmarks/browser.py [MODEL] [-n 32] [--rounds 3] [--tune] [--json FILE]
+Usage: python benchmarks/browser.py [MODEL] [-n 32] [--rounds 3] [--no-tune] [--json FILE]
 """
 
 import json
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -165,7 +166,7 @@ def main(
     model: Model = "smollm2",
     tokens: Annotated[int, typer.Option("-n", help="Tokens to write.", min=2)] = 32,
     rounds: Annotated[int, typer.Option(help="Rounds, in each of which all take their turn.", min=1)] = 3,
-    tune: Annotated[bool, typer.Option(help="First find the fastest kernels, in the page and on Dawn.")] = False,
+    tune: Annotated[bool, typer.Option(help="First find the fastest kernels, in the page and on Dawn.")] = True,
     output: Annotated[Path | None, typer.Option("--json", help="Keep every sample in this file.")] = None,
 ) -> None:
     chromium = shutil.which("chromium")
@@ -184,25 +185,18 @@ def main(
             page = _page(browser, url)
             page.evaluate(START)
             load = page.evaluate(LOAD, [CTX_SIZE, tune])
-            page.evaluate(DECODE, [PROMPT, tokens])  # warms up
-            # before the others have processes here, whose threads wait by spinning
+            desktop = Desktop(model, tokens, tune)
+            asked = [PROMPT, tokens]
+            _take_turns(rounds, {"page": lambda: page.evaluate(DECODE, asked), "dawn": desktop.decode}, found)
+            desktop.close()
             for _ in range(rounds):
                 cost = page.evaluate(f"engine.cost({REPLAYS})")
                 found["replay_us"].append(cost["replay_us"])
                 found["python_us"].append(cost["python_us"])
+            page.close()
             other = _page(browser, url)
             threads = other.evaluate(WLLAMA_LOAD, [threads, CTX_SIZE])
-            desktop = Desktop(model, tokens, tune)
-            for number in range(rounds + 1):
-                speeds = {
-                    "page": page.evaluate(DECODE, [PROMPT, tokens]),
-                    "dawn": desktop.decode(),
-                    "wllama": other.evaluate(WLLAMA_DECODE, [PROMPT, tokens]),
-                }
-                if number:  # the first one warms up
-                    for name, speed in speeds.items():
-                        found[name].append(speed)
-            desktop.close()
+            _take_turns(rounds, {"wllama": lambda: other.evaluate(WLLAMA_DECODE, asked)}, found)
         browser.close()
     if output:
         samples = {"cold_s": cold, "warm_s": warm, "load_s": load, "threads": threads, **found}
@@ -228,11 +222,19 @@ def main(
                 ("engine ready, next visit", f"{warm:.1f} s"),
                 ("model loaded and kernels compiled", f"{load:.1f} s"),
                 (f"a step's replay, mean of {REPLAYS}", f"{median['replay_us']:.0f} µs"),
-                ("a step's Python, with its replay", f"{median['python_us']:.0f} µs"),
+                ("a step's Python beside it", f"{median['python_us']:.0f} µs"),
             ],
             header=False,
         )
     )
+
+
+def _take_turns(rounds: int, turns: dict[str, Callable[[], float]], found: dict[str, list[float]]) -> None:
+    for number in range(rounds + 1):
+        for name, turn in turns.items():
+            speed = turn()
+            if number:  # the first one warms up
+                found[name].append(speed)
 
 
 def _page(browser: Browser, url: str) -> Page:

@@ -222,7 +222,7 @@ def test_a_story_as_llama_cpp_tells_it(conformance: Path, make_bundle: Any, stat
 @pytest.mark.conformance
 @pytest.mark.timeout(900)
 def test_a_real_model(conformance: Path, make_bundle: Any, static_server: Any, open_page: Any) -> None:
-    """SmolLM2's 24 tokens, while Python's memory hardly grows: weights don't pass through it."""
+    """SmolLM2's 24 tokens. Weights don't pass through Python's memory, and a step costs the page's thread little."""
     wanted = json.loads((conformance / "logits" / "smollm2-q4_1.hf.json").read_text(encoding="utf-8"))
     url = static_server(make_bundle(Store().find("smollm2"))).url
     with open_page(url) as page:
@@ -235,6 +235,7 @@ def test_a_real_model(conformance: Path, make_bundle: Any, static_server: Any, o
         }""")
         page.evaluate(START, {"precision": "exact", "ctx_size": 512})
         assert page.evaluate("engine.memory()")["heap_bytes"] - empty < 40e6
+        assert page.evaluate("engine.cost(100)")["replay_us"] <= 1000
         found = ask(page, "generate", wanted["ids"], temperature=0, max_tokens=24)
     assert wanted["ids"] + found["tokens"] == wanted["greedy24"]
 

@@ -15,12 +15,14 @@ const SAVE_MS = 500;
 export class Chat extends EventTarget {
   conversation = conversations.newConversation();
   /** @type {{conversation: object, message: Message, began: number, first: number | null, pieces: number,
-   *   forgotten?: boolean, error?: Error} | null} the answer in the making */
+   *   error?: Error} | null} the answer in the making */
   running = null;
   /** @type {unknown} what ended the last answer of the conversation that is shown */
   error = null;
   #abort = null;
   #timer = null;
+  /** deleted ones, which an answer or a timer may still hold @type {WeakSet<import("./conversation.js").Conversation>} */
+  #forgotten = new WeakSet();
 
   /**
    * @param {object} engine
@@ -99,7 +101,7 @@ export class Chat extends EventTarget {
   /** Deletes a conversation, or all of them. @param {string} [id] */
   async forget(id) {
     if (this.running && (!id || this.running.conversation.id === id)) {
-      this.running.forgotten = true;
+      this.#forgotten.add(this.running.conversation);
       this.stop();
     }
     await (id ? this.store.remove(id) : this.store.clear());
@@ -152,9 +154,8 @@ export class Chat extends EventTarget {
       if (!isAbort(cause) && conversation.id === this.conversation.id) this.error = cause;
     }
     conversation.updated = Date.now();
-    const { forgotten } = this.running;
     this.running = this.#abort = null;
-    if (!forgotten) await this.#save(conversation);
+    await this.#save(conversation);
     this.#emit("messages");
     this.#emit("state");
   }
@@ -187,7 +188,7 @@ export class Chat extends EventTarget {
   async #save(conversation) {
     clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.running?.forgotten) return;
+    if (this.#forgotten.has(conversation)) return;
     try {
       await this.store.put(conversation);
       this.#emit("saved");

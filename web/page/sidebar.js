@@ -82,7 +82,8 @@ export class Sidebar {
 
   /** The conversation of an item, which another tab may have deleted. */
   async #whole({ id }) {
-    return this.chat.conversation.id === id ? this.chat.conversation : this.chat.store.get(id);
+    const { conversation, running, store } = this.chat;
+    return [conversation, running?.conversation].find((held) => held?.id === id) ?? store.get(id);
   }
 
   async #open(item) {

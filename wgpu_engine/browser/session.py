@@ -20,6 +20,7 @@ from wgpu_engine.errors import DeviceLostError, RequestError
 from wgpu_engine.files.model_file import open_sources
 from wgpu_engine.gpu.browser import BrowserDevice, open_browser_device
 from wgpu_engine.ops.known_answers import run_known_answers
+from wgpu_engine.ops.sample import RING
 from wgpu_engine.platform.browser_encoder import BrowserEncoder
 from wgpu_engine.platform.browser_source import BrowserSource
 
@@ -121,15 +122,26 @@ class Session:
         save_tuning(self._opened(), found)
 
     async def cost(self, replays: int) -> str:
-        """What a decode step costs this thread, in µs: its replay in JavaScript, and everything in Python."""
+        """What a decode step costs this thread, in µs: its replay in JavaScript, and what Python does beside it.
+
+        Means of steps that are queued one after the other, without waiting for the device. Conversations start anew.
+        """
         loaded = self._ready()
-        plan = await loaded.model.engine.decode_plan()
-        host = sorted(loaded.scheduler.host_seconds) or [0.0]
+        engine = loaded.model.engine
+        plan = await engine.decode_plan()
+        replay_us = await self._opened().replay_cost(plan, replays)
+        steps = min(replays, RING - 1)
+        scheduler = Scheduler(engine, ahead=steps)
+        params = SamplingParams(temperature=0, max_tokens=steps + 1, ignore_eos=True)
+        async for _ in scheduler.stream([0], params, Timings()):
+            pass
+        loaded.scheduler.reset()
+        step_us = 1e6 * sum(scheduler.host_seconds) / len(scheduler.host_seconds)
         return json.dumps(
             {
                 "dispatches": plan.dispatches,
-                "replay_us": await self._opened().replay_cost(plan, replays),
-                "python_us": 1e6 * host[len(host) // 2],
+                "replay_us": replay_us,
+                "python_us": max(0.0, step_us - replay_us),
                 "buffers": self._opened().buffers,
             }
         )

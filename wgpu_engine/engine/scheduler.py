@@ -29,9 +29,12 @@ _Output = tuple[Sequence, int, int]
 
 
 class Scheduler:
-    """Runs the sequences of an engine; used by one thread or task at a time."""
+    """Runs the sequences of an engine; used by one thread or task at a time.
 
-    def __init__(self, engine: Engine) -> None:
+    Up to `ahead` decode steps are queued behind the oldest one, by default as many as the device wants.
+    """
+
+    def __init__(self, engine: Engine, ahead: int | None = None) -> None:
         self.engine = engine
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
@@ -42,7 +45,7 @@ class Scheduler:
         self._pasts = [Past() for _ in self._free]
         self._flight: deque[tuple[Pending | None, list[_Output], bool]] = deque()
         """steps that are queued: what comes back, for whom, and whether it is detailed"""
-        self._ahead = engine.device.steps_ahead
+        self._ahead = engine.device.steps_ahead if ahead is None else ahead
 
     @property
     def busy(self) -> bool:

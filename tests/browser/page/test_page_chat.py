@@ -238,6 +238,32 @@ def test_deleting_the_conversation_that_is_answered(visit: Visit) -> None:
     expect(page.locator(".conversation")).to_have_count(0)
 
 
+def test_a_deleted_conversation_does_not_come_back_with_the_words_after_it(visit: Visit) -> None:
+    page = visit.chat(pause=50)
+    send(page, "word " * 500, wait=False)
+    expect(answers(page)).to_contain_text("You said:")
+    page.get_by_role("button", name="More for").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    page.wait_for_timeout(700)  # longer than the page takes to keep what is new in an answer
+    expect(page.locator(".conversation")).to_have_count(0)
+
+
+def test_renaming_the_conversation_that_is_answered_behind_another(visit: Visit) -> None:
+    page = visit.chat(holdAfter=2)
+    send(page, "One two three", wait=False)
+    expect(answers(page)).to_contain_text("You said:")
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_role("button", name="More for “One two three”").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    page.get_by_label("Title").fill("Numbers")
+    page.keyboard.press("Enter")
+    page.evaluate("fake.holdAfter = Infinity")
+    expect(page.get_by_text("written in another conversation")).to_be_hidden()
+    expect(page.locator(".conversation")).to_have_text("Numbers")
+
+
 def test_an_answer_goes_on_behind_another_conversation(visit: Visit) -> None:
     page = visit.chat(holdAfter=2)
     send(page, "One two three", wait=False)
