@@ -75,9 +75,13 @@ function requested(request) {
   return byPath.get(url.pathname.slice(SCOPE.pathname.length) || "index.html");
 }
 
+/** Whether the last page of this version is gone: what has been begun is not taken back, or versions would mix. */
+let leaving = false;
+
 async function serve(request, file) {
   // The last page of the old version goes: the new one, if it is ready, takes over before the next page is loaded.
-  if (request.mode === "navigate" && registration.waiting && (await clients.matchAll()).length < 2) {
+  if (request.mode === "navigate" && registration.waiting) leaving ||= (await clients.matchAll()).length < 2;
+  if (request.mode === "navigate" && registration.waiting && leaving) {
     registration.waiting.postMessage("skipWaiting");
     return new Response(BETWEEN, { headers: { "Content-Type": "text/html; charset=utf-8", Refresh: "0" } });
   }
