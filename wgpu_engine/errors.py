@@ -25,6 +25,14 @@ class DownloadError(EngineError):
     """A model could not be fetched, or what came isn't what was asked for."""
 
 
+class AddressError(DownloadError):
+    """There is no model at an address, or none for us."""
+
+
+class StorageFullError(DownloadError):
+    """There is no room to keep a model that has to be kept."""
+
+
 class NoAdapterError(EngineError):
     """No WebGPU adapter fits the request."""
 
@@ -55,3 +63,7 @@ class QueueFullError(EngineError):
 
 class ContextFullError(RequestError):
     """The prompt is longer than the context."""
+
+
+class EncoderError(RequestError):
+    """The model makes embeddings, and was asked to write."""

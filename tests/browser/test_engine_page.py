@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page
 
+from tests.browser.conftest import ROOT
 from tests.browser.engine_scripts import RELOAD, START, ask
-from wgpu_engine import LLM
+from wgpu_engine import LLM, errors
 from wgpu_engine.files.store import Store
+from wgpu_engine.text.vocabulary import BYTE_OF_LETTER
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +180,59 @@ def test_a_damaged_file_is_refused_by_its_sentence(tiny: Page, tiny_chat: Path) 
         assert "some.gguf" in error["message"] and "\n" not in error["message"]
     assert tiny.evaluate(RELOAD) == "tiny chat"
     assert len(ask(tiny, "generate", "hello", max_tokens=2, ignore_eos=True)["tokens"]) == 2
+
+
+def test_a_model_that_cannot_write_says_so(tiny: Page, tiny_llama: Any) -> None:
+    encoder = tiny_llama(architecture="bert", vocabulary="gpt2")
+    load = """([bytes, name]) => {
+      const file = new File([new Uint8Array(bytes)], name);
+      return engine.load({ kind: "file", files: [file] }).then(() => null, ({ kind }) => kind);
+    }"""
+    assert tiny.evaluate(load, [list(encoder.read_bytes()), "encoder.gguf"]) == "embeddings"
+    assert tiny.evaluate(RELOAD) == "tiny chat"
+
+
+def test_letters_of_several_tokens_come_whole(tiny: Page, tiny_llama: Any) -> None:
+    """A model whose layers do nothing, so that each token decides on the next: the bytes of an emoji, one by one."""
+    chain = [list(BYTE_OF_LETTER.values()).index(byte) for byte in "a🦙é".encode()]
+    embedding = np.zeros((len(BYTE_OF_LETTER) + 10, 64), np.float32)
+    embedding[chain, range(len(chain))] = 1
+    output = np.zeros_like(embedding)
+    output[chain[1:] + chain[:1], range(len(chain))] = 1
+    nothing = {"attn_output": np.zeros((64, 64), np.float32), "ffn_down": np.zeros((64, 96), np.float32)}
+    tensors = {f"blk.{layer}.{name}.weight": zeros for layer in range(2) for name, zeros in nothing.items()}
+    tensors |= {"token_embd.weight": embedding, "output.weight": output}
+    path = tiny_llama(vocabulary="gpt2", tensors=tensors)
+    found = tiny.evaluate(
+        """async (bytes) => {
+          await engine.load({ kind: "file", files: [new File([new Uint8Array(bytes)], "chain.gguf")] });
+          const texts = [];
+          const sampling = { temperature: 0, max_tokens: 16, ignore_eos: true };
+          for await (const { text } of engine.generate("a", sampling)) texts.push(text);
+          return texts;
+        }""",
+        list(path.read_bytes()),
+    )
+    with LLM(path) as llm:
+        assert "".join(found) == llm.generate("a", temperature=0, max_tokens=16, ignore_eos=True).text
+    assert "".join(found).startswith("🦙éa🦙éa")
+    assert not any("\ufffd" in text for text in found[:-1])
+    assert tiny.evaluate(RELOAD) == "tiny chat"
+
+
+def test_every_error_of_python_has_a_kind() -> None:
+    """Whatever loading or answering may raise; the others belong to commands."""
+    kinds = (ROOT / "web" / "engine" / "worker.js").read_text()
+    for error in (
+        errors.ModelFileError,
+        errors.UnsupportedModelError,
+        errors.ModelNotFoundError,
+        *(errors.DownloadError, *errors.DownloadError.__subclasses__()),
+        *(errors.DeviceError, *errors.DeviceError.__subclasses__()),
+        errors.NoAdapterError,
+        *(errors.RequestError, *errors.RequestError.__subclasses__()),
+    ):
+        assert f'  {error.__name__}: "' in kinds
 
 
 def test_a_lost_device_and_the_next_load(open_page: Any, launch: Any, site_url: str, kill_gpu: Any) -> None:

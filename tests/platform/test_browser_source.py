@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from wgpu_engine.errors import DownloadError, EngineError, ModelFileError, RequestError, UnsupportedModelError
+from wgpu_engine.errors import (
+    AddressError,
+    DownloadError,
+    EngineError,
+    ModelFileError,
+    RequestError,
+    StorageFullError,
+    UnsupportedModelError,
+)
 from wgpu_engine.platform.browser_encoder import BrowserEncoder
 from wgpu_engine.platform.browser_source import BrowserSource
 from wgpu_engine.platform.drive import drive
@@ -62,7 +70,13 @@ def test_reads_by_javascript() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [("file", ModelFileError), ("network", DownloadError), ("quota", DownloadError), ("request", RequestError)],
+    [
+        ("file", ModelFileError),
+        ("network", DownloadError),
+        ("address", AddressError),
+        ("quota", StorageFullError),
+        ("request", RequestError),
+    ],
 )
 def test_errors_become_ours(kind: str, error: type[EngineError]) -> None:
     source = BrowserSource(JSSource(JSError("one sentence", kind)))

@@ -194,12 +194,12 @@ export async function listCached() {
 /**
  * Removes a file of a model from the cache.
  * @param {string} id as `listCached` tells it
- * @throws {SourceError} of kind "request" where the file is in use
+ * @throws {SourceError} of kind "in_use" where the file is in use
  */
 export async function removeCached(id) {
   const folder = await modelFolder();
   if (folder && !(await removeUnused(folder, id))) {
-    throw new SourceError("request", "this model is in use: unload it, also in other tabs, before you remove it");
+    throw new SourceError("in_use", "this model is being loaded, here or in another tab: wait for that, and remove it then");
   }
 }
 

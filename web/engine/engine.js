@@ -3,8 +3,8 @@
 /** What went wrong; `kind` says what to do about it: see README of the examples. */
 export class EngineError extends Error {
   /**
-   * @param {string} kind no_webgpu, no_adapter, insecure, file, memory, lost, device, network, address, quota, request, context,
-   *   cancelled or internal
+   * @param {string} kind no_webgpu, no_adapter, insecure, file, embeddings, memory, lost, device, network, address, quota, request,
+   *   context, in_use, cancelled or internal
    * @param {string} message one sentence
    */
   constructor(kind, message) {

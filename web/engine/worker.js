@@ -18,11 +18,14 @@ const KINDS = {
   UnsupportedModelError: "file",
   ModelNotFoundError: "file",
   DownloadError: "network",
+  AddressError: "address",
+  StorageFullError: "quota",
   OutOfMemoryError: "memory",
   DeviceLostError: "lost",
   DeviceError: "device",
   NoAdapterError: "no_adapter",
   ContextFullError: "context",
+  EncoderError: "embeddings",
   RequestError: "request",
 };
 

@@ -11,7 +11,7 @@ from wgpu_engine.engine.kernel_check import check_kernels
 from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
 from wgpu_engine.engine.states import MOST_ROWS
 from wgpu_engine.engine.tuning import load_tuning
-from wgpu_engine.errors import RequestError
+from wgpu_engine.errors import EncoderError, RequestError
 from wgpu_engine.files.model_file import ModelFile
 from wgpu_engine.gpu.device import Device
 from wgpu_engine.models.model import Description, Model
@@ -146,7 +146,7 @@ async def load_file(
     warnings: list[str] = []
     description = describe(file.metadata, file.tensors)
     if description.encodes:
-        raise RequestError(
+        raise EncoderError(
             f"{file.path} makes embeddings and can't write: use wgpu_engine.Embedder or `wgpu-engine embed`"
         )
     ctx_size = context_size(description, options.ctx_size)

@@ -2,14 +2,21 @@
 
 from typing import Any
 
-from wgpu_engine.errors import DownloadError, EngineError, ModelFileError, RequestError
+from wgpu_engine.errors import (
+    AddressError,
+    DownloadError,
+    EngineError,
+    ModelFileError,
+    RequestError,
+    StorageFullError,
+)
 from wgpu_engine.platform.closing import Closing
 
 _ERRORS: dict[str, type[EngineError]] = {
     "file": ModelFileError,
     "network": DownloadError,
-    "address": DownloadError,
-    "quota": DownloadError,
+    "address": AddressError,
+    "quota": StorageFullError,
     "request": RequestError,
 }
 """by the kind of a SourceError of web/engine"""

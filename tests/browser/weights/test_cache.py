@@ -72,7 +72,7 @@ def test_listing_and_removing(page: Page, server: ModelServer) -> None:
         "one.gguf": (5000, 5000, True),
         "two.gguf": (6000, 6000, True),
     }
-    assert in_use[:2] == ["SourceError", "request"] and "is in use" in in_use[2]
+    assert in_use[:2] == ["SourceError", "in_use"] and "is being loaded" in in_use[2]
     assert [entry["name"] for entry in after] == ["m.gguf"]
     assert estimate["quota"] > 0 and estimate["persistent"] in (True, False)
 
