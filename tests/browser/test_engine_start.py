@@ -70,3 +70,21 @@ def test_slow_reads_have_more_steps_queued(page: Page) -> None:
     found = ask(page, "generate", "the cat", temperature=0, max_tokens=100, ignore_eos=True)
     # a step at a time would be at most 16 tokens/s
     assert found["timings"]["predicted_per_second"] > 40
+
+
+def test_a_gpu_that_is_out_of_memory(page: Page) -> None:
+    """WebGPU tells of it some time after the buffer was made."""
+
+    def scarce(route: Any) -> None:
+        body, made = route.fetch().text(), "this.buffers += 1;"
+        assert body.count(made) == 1
+        full = """if (this.buffers === 20) {
+          const error = new GPUOutOfMemoryError("no room");
+          this._device.dispatchEvent(new GPUUncapturedErrorEvent("uncapturederror", { error, cancelable: true }));
+        }"""
+        route.fulfill(body=body.replace(made, made + full), content_type="text/javascript")
+
+    page.context.route("**/engine/device.js", scarce)
+    load = f"() => ({START})({{}}).then(() => null, ({{ kind, message }}) => ({{ kind, message }}))"
+    found = page.evaluate(load)
+    assert found["kind"] == "memory" and "smaller model" in found["message"]

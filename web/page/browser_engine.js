@@ -17,6 +17,8 @@ export class BrowserEngine {
   #model = null;
   #answering = false;
   #chats = true;
+  /** The load in the making or done last, and what ended it from outside. @type {{ended: Error | null}} */
+  #attempt = { ended: null };
 
   /** Called when the device is gone. @type {(error: Error) => void} */
   onlost = () => {};
@@ -29,6 +31,7 @@ export class BrowserEngine {
     if (!navigator.locks) return; // not a secure address, which `check` says
     this.tabs = new Tabs(() => ({ model: this.#model?.name, answering: this.#answering }));
     this.tabs.onasked = async () => {
+      this.#attempt.ended ??= new PageError("moved", "the model moved to another tab");
       this.onmoved();
       await this.unload();
     };
@@ -62,9 +65,11 @@ export class BrowserEngine {
     return found;
   }
 
-  /** Removes every model that the browser keeps. */
+  /** Removes every model that the browser keeps. @throws {Error} one is being loaded, and stays */
   async forgetAll() {
-    for (const { id } of await listCached()) await removeCached(id);
+    const removed = await Promise.allSettled((await listCached()).map(({ id }) => removeCached(id)));
+    const failed = removed.find(({ status }) => status === "rejected");
+    if (failed) throw failed.reason;
   }
 
   /** @returns {Promise<{usage: number, quota: number} | null>} */
@@ -82,19 +87,40 @@ export class BrowserEngine {
    */
   async load(chosen, { onProgress, signal, ctxSize }) {
     if (!this.tabs.held) throw new PageError("moved", "the model runs in another tab");
+    const attempt = (this.#attempt = { ended: null });
+    const cancelled = new Promise((_resolve, reject) => {
+      signal.addEventListener("abort", () => {
+        attempt.ended ??= signal.reason;
+        if (attempt === this.#attempt) this.#drop();
+        reject(signal.reason);
+      });
+    });
+    try {
+      return await Promise.race([this.#load(chosen, { onProgress, ctxSize }, attempt), cancelled]);
+    } catch (error) {
+      // an engine that was closed from outside only says that it was closed
+      throw attempt.ended ?? forVisitors(error);
+    }
+  }
+
+  async #load(chosen, { onProgress, ctxSize }, attempt) {
     await this.check();
     await this.#unloadModel();
-    this.#engine ??= await this.#start(onProgress);
-    signal.throwIfAborted();
+    const engine = this.#engine ?? (await this.#start(onProgress));
+    if (attempt.ended) {
+      engine.close();
+      throw attempt.ended;
+    }
+    this.#engine = engine;
     if (chosen.source.kind !== "file") askToPersist().catch(() => {});
     if (chosen.source.kind === "url") addresses.note(chosen);
     const options = ctxSize ? { ctx_size: ctxSize } : {};
-    this.#model = await this.#engine.load(chosen.source, options, { onProgress, signal }).catch((error) => {
-      throw forVisitors(error);
-    });
+    const model = await engine.load(chosen.source, options, { onProgress });
+    if (attempt.ended) throw attempt.ended;
+    this.#model = model;
     const { name, ctx_size: context, chat, warnings } = this.#model;
     this.#chats = chat;
-    const { name: adapter, kind, driver } = this.#engine.adapter;
+    const { name: adapter, kind, driver } = engine.adapter;
     const detail = [kind, driver].filter(Boolean).join(", ");
     return { name: chosen.title ?? name, context, chat, adapter, detail, warnings };
   }
@@ -104,8 +130,10 @@ export class BrowserEngine {
       onProgress,
       onLost: (message) => {
         if (this.#engine !== engine) return;
+        const error = new PageError("lost", String(message ?? ""));
+        this.#attempt.ended ??= error;
         this.#drop();
-        this.onlost(new PageError("lost", String(message ?? "")));
+        this.onlost(error);
       },
     });
     return engine;
@@ -127,6 +155,7 @@ export class BrowserEngine {
 
   /** Frees the model and the device, and lets other tabs load. */
   async unload() {
+    this.#attempt.ended ??= new DOMException("the model was let go", "AbortError");
     this.#drop();
     this.tabs.release();
   }
@@ -156,11 +185,7 @@ export class BrowserEngine {
 
 /** An error of loading, in words for people who have no command line. */
 function forVisitors(error) {
-  // the engine counts what isn't on a server among failed downloads
-  if (error.kind === "network" && /: (?:check the address|it needs a login or permission)$/.test(error.message)) {
-    return new PageError("address", error.message);
-  }
-  if (error.kind !== "file" || !/makes embeddings/.test(error.message)) return error;
+  if (error.kind !== "embeddings") return error;
   return new PageError("embeddings", "It turns texts into numbers for searching and comparing, and can't write. Choose a language model.");
 }
 

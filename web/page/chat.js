@@ -15,7 +15,7 @@ const SAVE_MS = 500;
 export class Chat extends EventTarget {
   conversation = conversations.newConversation();
   /** @type {{conversation: object, message: Message, began: number, first: number | null, pieces: number,
-   *   error?: Error} | null} the answer in the making */
+   *   saved?: boolean, error?: Error} | null} the answer in the making */
   running = null;
   /** @type {unknown} what ended the last answer of the conversation that is shown */
   error = null;
@@ -57,11 +57,24 @@ export class Chat extends EventTarget {
     this.#emit("messages");
   }
 
-  /** Shows what another tab has added to the conversation. */
+  /** @param {string} id @returns {Promise<Conversation | undefined>} undefined where it was deleted, perhaps by another tab */
+  async find(id) {
+    if (this.conversation.id === id) return this.conversation;
+    if (this.running?.conversation.id === id) return this.running.conversation;
+    return this.store.get(id);
+  }
+
+  /** Shows what another tab has made of the conversation; an answer in one that it deleted ends. */
   async catchUp() {
-    const stored = this.running ? null : await this.store.get(this.conversation.id);
-    const { conversation } = this;
-    if (!stored || this.running || stored.id !== conversation.id) return;
+    const { conversation, running } = this;
+    const stored = await this.store.get((running?.conversation ?? conversation).id);
+    if (running !== this.running) return;
+    if (running?.saved && !stored) {
+      this.#forgetRunning();
+      if (this.answering) this.open(conversations.newConversation());
+    }
+    if (running || !stored || conversation !== this.conversation) return;
+    conversation.title = stored.title;
     if (stored.updated > conversation.updated || stored.messages.length > conversation.messages.length) this.open(stored);
   }
 
@@ -100,11 +113,13 @@ export class Chat extends EventTarget {
 
   /** Deletes a conversation, or all of them. @param {string} [id] */
   async forget(id) {
-    if (this.running && (!id || this.running.conversation.id === id)) {
-      this.#forgotten.add(this.running.conversation);
-      this.stop();
-    }
+    if (this.running && (!id || this.running.conversation.id === id)) this.#forgetRunning();
     await (id ? this.store.remove(id) : this.store.clear());
+  }
+
+  #forgetRunning() {
+    this.#forgotten.add(this.running.conversation);
+    this.stop();
   }
 
   /** Ends the answer in the making, whose text stays. */
@@ -125,9 +140,9 @@ export class Chat extends EventTarget {
     if (this.running) this.#save(this.running.conversation);
   }
 
-  /** Answers the last message that is shown. */
+  /** Answers the last message that is shown, where a model is loaded and does nothing else. */
   async answer() {
-    if (this.running) return;
+    if (this.running || !this.loaded) return;
     const { conversation, loaded } = this;
     const settings = this.settings();
     const messages = conversations.request(conversation, settings.system);
@@ -147,10 +162,7 @@ export class Chat extends EventTarget {
       let cause = this.running.error ?? error;
       message.state = isAbort(cause) ? "stopped" : "interrupted";
       if (!message.content) conversations.removeLeaf(conversation, message);
-      if (cause.kind === "context" && !conversations.canLeaveOut(conversation)) {
-        question.refused = true;
-        cause = new PageError("too_long", cause.message);
-      }
+      if (cause.kind === "context") cause = this.#tooMuch(cause, settings, question);
       if (!isAbort(cause) && conversation.id === this.conversation.id) this.error = cause;
     }
     conversation.updated = Date.now();
@@ -158,6 +170,16 @@ export class Chat extends EventTarget {
     await this.#save(conversation);
     this.#emit("messages");
     this.#emit("state");
+  }
+
+  /** What it is that a full context has no room for. */
+  #tooMuch(cause, { system }, question) {
+    const asked = conversations.request(this.running.conversation, "").reduce((sum, { content }) => sum + content.length, 0);
+    // a token is about a letter at least
+    if (system.length > Math.max(asked, this.loaded?.context ?? Infinity)) return new PageError("long_system", cause.message);
+    if (conversations.canLeaveOut(this.running.conversation)) return cause;
+    question.refused = true;
+    return new PageError("too_long", cause.message);
   }
 
   async #read(messages, settings, message) {
@@ -189,8 +211,10 @@ export class Chat extends EventTarget {
     clearTimeout(this.#timer);
     this.#timer = null;
     if (this.#forgotten.has(conversation)) return;
+    const { running } = this;
     try {
       await this.store.put(conversation);
+      if (running?.conversation === conversation) running.saved = true;
       this.#emit("saved");
     } catch {
       // a full disk must not end a conversation; the page says that it keeps nothing

@@ -89,7 +89,7 @@ export class ChatView {
     if (!messages.length) content.push(this.empty());
     else if (chat.error) content.push(errorCard(chat.error, this.#errorActions()));
     else if (messages.at(-1).role === "user" && !chat.answering && chat.loaded && !chat.running) {
-      content.push(el("div", { class: "buttons" }, button("Answer this", () => chat.answer(), { icon: "again" })));
+      content.push(el("div", { class: "buttons" }, button("Answer this", () => this.#whenFree(() => chat.answer()), { icon: "again" })));
     }
     this.tail.replaceChildren(...content);
   }
@@ -99,8 +99,8 @@ export class ChatView {
     const last = shown(chat.conversation).at(-1);
     const again = () => (last.role === "user" ? chat.answer() : chat.regenerate(last));
     return {
-      retry: chat.loaded ? again : undefined,
-      shorten: this.handlers.edit && canLeaveOut(chat.conversation) ? () => chat.shorten() : undefined,
+      retry: chat.loaded ? () => this.#whenFree(again) : undefined,
+      shorten: this.handlers.edit && canLeaveOut(chat.conversation) ? () => this.#whenFree(() => chat.shorten()) : undefined,
       edit: this.handlers.edit && (() => this.#views.get(last.id)?.startEditing()),
       ...this.actions,
     };

@@ -138,5 +138,6 @@ export function withoutThoughts(content) {
 /** @param {string} text @returns {string} its beginning, in one line */
 export function titleOf(text) {
   const line = text.trim().replace(/\s+/g, " ");
-  return line.length <= TITLE_LENGTH ? line : `${line.slice(0, TITLE_LENGTH - 1).replace(/\s\S*$/, "")}…`;
+  // neither within a word, nor within a letter that takes two units
+  return line.length <= TITLE_LENGTH ? line : `${line.slice(0, TITLE_LENGTH - 1).replace(/\s\S*$|[\ud800-\udbff]$/, "")}…`;
 }

@@ -11,6 +11,7 @@ const LABELS = {
   choose: "Choose another model",
   shorten: "Leave out the oldest messages",
   edit: "Edit the message",
+  settings: "Open the settings",
   new: "New conversation",
   over: "Start over",
   clear: "Remove kept models",

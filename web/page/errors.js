@@ -18,10 +18,10 @@ export function isAbort(error) {
 /**
  * What can be offered to do. The views know how:
  * `retry` the same again · `shorter` the same with a shorter context · `load` the model again · `choose` a model ·
- * `shorten` leave out the oldest messages · `edit` the message · `new` conversation · `over` start over · `key` give an API key · `secure` this page by https ·
+ * `shorten` leave out the oldest messages · `edit` the message · `settings` open them · `new` conversation · `over` start over · `key` give an API key · `secure` this page by https ·
  * `flag` copy the address of the browser's switch · `clear` kept models
  *
- * @typedef {"retry" | "shorter" | "load" | "choose" | "shorten" | "edit" | "new" | "over" | "key" | "secure" | "flag" | "clear"} Action
+ * @typedef {"retry" | "shorter" | "load" | "choose" | "shorten" | "edit" | "settings" | "new" | "over" | "key" | "secure" | "flag" | "clear"} Action
  * @typedef {{title: string, text: string, steps?: string[], detail?: string, actions: Action[]}} Explanation
  */
 
@@ -102,6 +102,13 @@ const EXPLANATIONS = {
     text: "Make it shorter, or send it in parts.",
     detail: roomOf(message),
     actions: ["edit", "new", "over"],
+  }),
+  in_use: (message) => ({ title: "A model is in use", text: sentence(message), actions: [] }),
+  long_system: (message) => ({
+    title: "The system prompt is too long for this model",
+    text: "It goes before every conversation, and leaves no room for one.",
+    detail: roomOf(message),
+    actions: ["settings", "retry", "over"],
   }),
   address: (message) => ({ title: "There is no model at this address", text: sentence(message), actions: ["choose"] }),
   request: (message) => ({ title: "The model can't take this request", text: message, actions: ["retry"] }),

@@ -92,6 +92,7 @@ class Kiosk {
       await this.engine.check();
       const { signal } = new AbortController();
       await this.#waitForModel(asks, signal);
+      if (turn !== this.#turn) return;
       this.#showScreen(view.element);
       const [choice] = await this.engine.models();
       const loaded = await this.engine.load(choice, { onProgress: (progress) => view.note(progress), signal });
@@ -180,7 +181,7 @@ class Kiosk {
 
   /** Forgets the conversation. */
   reset() {
-    this.chat.stop();
+    this.chat.forget();
     this.chat.open(newConversation());
     this.composer.write("");
     announce("The conversation was cleared");

@@ -145,7 +145,8 @@ export class MarkdownView {
       code.parentNode.replaceWith(block);
     }
     for (const box of clean.querySelectorAll("input")) box.setAttribute("aria-label", box.checked ? "Done" : "To do");
-    return el("div", { class: "block" }, clean);
+    // each block from the side that its language begins at
+    return el("div", { class: "block", dir: "auto" }, clean);
   }
 }
 
@@ -155,7 +156,7 @@ function codeBlock({ text, lang }) {
   const language = (lang ?? "").trim().split(/\s/)[0].slice(0, 24);
   return el(
     "div",
-    { class: "code", "data-language": language },
+    { class: "code", dir: "ltr", "data-language": language },
     el("div", { class: "code-head" }, el("span", {}, language || "text"), copyButton("Copy code", () => code.textContent)),
     el("pre", { tabindex: "0", "aria-label": `Code${language ? ` in ${language}` : ""}`, role: "group" }, code),
   );

@@ -2,6 +2,7 @@
 
 import { withoutThoughts, withThoughts } from "./conversation.js";
 import { button, copyButton, el, iconButton } from "./dom.js";
+import { editOf, forgetEdits, keepEdit } from "./edits.js";
 import { counted, duration, number } from "./format.js";
 import { MarkdownView } from "./markdown.js";
 
@@ -40,6 +41,8 @@ export class MessageView {
       this.body,
       this.foot,
     );
+    const edited = own && handlers.edit ? editOf(message.id) : undefined;
+    if (edited !== undefined) this.#edit(edited);
   }
 
   /**
@@ -119,20 +122,29 @@ export class MessageView {
     return null;
   }
 
-  /** Puts a field in place of the text, which goes only when its text was taken. */
+  /** Lets the user write another text in place of the message. */
   startEditing() {
-    const { message } = this;
     if (!this.body.isConnected) return;
-    const field = el("textarea", { class: "edit-field", "aria-label": "Edited message", rows: Math.min(12, message.content.split("\n").length + 1) });
-    field.value = message.content;
+    const field = this.#edit(this.message.content);
+    field.focus();
+    field.setSelectionRange(field.value.length, field.value.length);
+  }
+
+  /** Puts a field in place of the text, which goes only when its text was taken; other conversations don't end it. */
+  #edit(text) {
+    const { message } = this;
+    const rows = Math.min(12, text.split("\n").length + 1);
+    const field = el("textarea", { class: "edit-field", "aria-label": "Edited message", rows, oninput: () => keepEdit(message.id, field.value) });
+    field.value = text;
     const end = () => {
+      forgetEdits([message.id]);
       form.replaceWith(this.body);
       this.foot.hidden = false;
       this.foot.querySelector(".tools button:last-child")?.focus();
     };
     const send = () => {
-      const text = field.value.trim();
-      const obstacle = text ? this.#handlers.edit(message, text) : null;
+      const edited = field.value.trim();
+      const obstacle = edited ? this.#handlers.edit(message, edited) : null;
       why.textContent = obstacle ?? "";
       if (!obstacle) end();
     };
@@ -147,7 +159,8 @@ export class MessageView {
         },
         onkeydown: (event) => {
           if (event.key === "Escape") end();
-          if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send();
+          // on a button, Enter is the button's
+          if (event.key === "Enter" && event.target === field && !event.shiftKey && !event.isComposing) send();
           else if (event.key !== "Escape") return;
           event.preventDefault();
           event.stopPropagation();
@@ -159,8 +172,7 @@ export class MessageView {
     );
     this.body.replaceWith(form);
     this.foot.hidden = true;
-    field.focus();
-    field.setSelectionRange(field.value.length, field.value.length);
+    return field;
   }
 }
 

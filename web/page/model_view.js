@@ -9,7 +9,7 @@ import { icon } from "./icons.js";
  * @typedef {object} Handlers
  * @property {(choice: import("./api_engine.js").Choice) => void} choose
  * @property {(files: File[]) => void} files takes files of the user's
- * @property {() => void} changed after something kept was removed
+ * @property {(error?: Error) => void} changed after something kept was removed, or could not be
  * @property {string} [address] that could not be loaded, to be mended
  */
 
@@ -52,8 +52,7 @@ function card(choice, { choose, changed }, able) {
   ].filter(Boolean);
   const remove = async () => {
     if (!(await confirm(`Remove ${title} from this browser?`, "It would be fetched again when it is wanted.", "Remove"))) return;
-    await forget();
-    changed();
+    await forget().then(() => changed(), changed);
   };
   return el(
     "li",

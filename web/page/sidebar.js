@@ -2,6 +2,7 @@
 
 import { button, download, el, iconButton } from "./dom.js";
 import { ask, confirm } from "./dialog.js";
+import { forgetEdits } from "./edits.js";
 import { asJson, asMarkdown, fileName } from "./export.js";
 import { icon } from "./icons.js";
 
@@ -80,20 +81,14 @@ export class Sidebar {
     );
   }
 
-  /** The conversation of an item, which another tab may have deleted. */
-  async #whole({ id }) {
-    const { conversation, running, store } = this.chat;
-    return [conversation, running?.conversation].find((held) => held?.id === id) ?? store.get(id);
-  }
-
   async #open(item) {
-    const conversation = await this.#whole(item);
+    const conversation = await this.chat.find(item.id);
     if (conversation) this.open(conversation);
   }
 
   #menuOfOne(item) {
     const save = async (ending, format, type) => {
-      const conversation = await this.#whole(item);
+      const conversation = await this.chat.find(item.id);
       if (conversation) download(fileName(conversation.title, ending), format([conversation]), type);
     };
     return [
@@ -115,7 +110,7 @@ export class Sidebar {
 
   async #rename(item) {
     const title = await ask("Rename conversation", "Title", item.title);
-    const conversation = title === null ? null : await this.#whole(item);
+    const conversation = title === null ? null : await this.chat.find(item.id);
     if (!conversation) return;
     conversation.title = title;
     await this.chat.store.put(conversation);
@@ -125,6 +120,8 @@ export class Sidebar {
   async #remove(conversation) {
     const sure = await confirm("Delete this conversation?", `“${conversation.title || "New conversation"}” can't be brought back.`, "Delete");
     if (!sure) return;
+    const whole = await this.chat.find(conversation.id);
+    forgetEdits(whole?.messages.map(({ id }) => id) ?? []);
     await this.chat.forget(conversation.id);
     await this.refresh();
     if (this.chat.conversation.id === conversation.id) this.fresh();
@@ -132,6 +129,7 @@ export class Sidebar {
 
   async #removeAll() {
     if (!(await confirm("Delete all conversations?", "None of them can be brought back. Export them first if in doubt.", "Delete all"))) return;
+    forgetEdits();
     await this.chat.forget();
     await this.refresh();
     this.fresh();

@@ -6,7 +6,7 @@ import { ChatView } from "./chat_view.js";
 import { Composer } from "./composer.js";
 import { errorCard } from "./error_card.js";
 import { isAbort, PageError } from "./errors.js";
-import { icon } from "./icons.js";
+import { listenToDrops } from "./file_drop.js";
 import { LoadView } from "./load_view.js";
 import { elsewhereView, firstOther, fromFiles, modelView } from "./model_view.js";
 import { openSettings } from "./settings_view.js";
@@ -23,7 +23,10 @@ const ELSEWHERE = "An answer is being written in another conversation. Wait for 
 
 export class Workbench {
   #choice = null;
+  /** What cancels the load in the making. @type {AbortController | null} */
   #loading = null;
+  /** Counts what was shown in place of the chat, or the chat: what is ready after that comes too late. */
+  #turn = 0;
   #waiting = null;
   #able = true;
   #applyUpdate = null;
@@ -53,6 +56,7 @@ export class Workbench {
         load: () => (this.#choice ? this.load(this.#choice) : this.showModels()),
         choose: this.engine.loads ? () => this.showModels() : undefined,
         new: () => this.fresh(),
+        settings: () => this.openSettings(),
         key: (key) => this.#useKey(key),
       },
     });
@@ -112,15 +116,7 @@ export class Workbench {
     addEventListener("pagehide", () => this.chat.flush());
     this.engine.onlost = (error) => this.#lost(error);
     this.engine.onmoved = () => this.#lost(new PageError("moved", "the model moved to another tab"));
-    if (!this.engine.loads) return;
-    addEventListener("dragover", (event) => {
-      document.body.classList.toggle("dragging", [...event.dataTransfer.types].includes("Files"));
-    });
-    addEventListener("dragleave", (event) => event.relatedTarget || document.body.classList.remove("dragging"));
-    addEventListener("drop", (event) => {
-      document.body.classList.remove("dragging");
-      if (event.dataTransfer.files.length && this.#able) this.#take([...event.dataTransfer.files]);
-    });
+    if (this.engine.loads) listenToDrops((files) => this.#able && this.#take(files));
   }
 
   /** Shows the choice of models, or the chat where there is nothing to choose. */
@@ -141,10 +137,12 @@ export class Workbench {
   async showModels(error) {
     if (this.#loading) return;
     this.#waiting?.abort();
-    const handlers = { choose: (choice) => this.load(choice), files: (files) => this.#take(files), changed: () => this.showModels() };
+    const turn = (this.#turn += 1);
+    const handlers = { choose: (choice) => this.load(choice), files: (files) => this.#take(files), changed: (failure) => this.showModels(failure) };
     if (error && this.#choice?.source?.kind === "url") handlers.address = this.#choice.id;
     const choices = await this.engine.models().catch(() => []);
     const storage = await this.engine.storage?.();
+    if (turn !== this.#turn) return;
     const parts = [];
     if (error) parts.push(errorCard(error, this.#startActions()));
     if (this.engine.loads || choices.length) parts.push(modelView(this.engine, choices, storage, handlers, this.#able));
@@ -174,10 +172,7 @@ export class Workbench {
       shorter: () => this.load(this.#choice, LEAST_CONTEXT),
       load: () => this.load(this.#choice),
       key: (key) => this.#useKey(key),
-      clear: async () => {
-        await this.engine.forgetAll();
-        await this.showModels();
-      },
+      clear: () => this.engine.forgetAll().then(() => this.showModels(), (error) => this.showModels(error)),
     };
   }
 
@@ -200,16 +195,16 @@ export class Workbench {
    */
   async load(choice, ctxSize) {
     if (this.#loading) return;
-    this.chat.stop();
+    const { signal } = (this.#loading = new AbortController());
     this.#choice = choice;
     this.#waiting?.abort();
     if (this.engine.tabs && !(await this.engine.tabs.take())) {
+      this.#loading = null;
       await this.#showElsewhere(choice);
       return;
     }
-    this.#loading = new AbortController();
+    this.chat.stop();
     this.chat.loaded = null;
-    const { signal } = this.#loading;
     const view = new LoadView(choice.title, () => this.#loading?.abort());
     if (this.engine.loads) this.#showScreen(view.element);
     this.#update();
@@ -242,7 +237,10 @@ export class Workbench {
   async #showElsewhere(choice) {
     this.#waiting = new AbortController();
     const { signal } = this.#waiting;
-    this.engine.tabs.wait(signal).then((free) => free && !signal.aborted && this.load(choice));
+    this.engine.tabs.wait(signal).then((free) => {
+      if (free && !signal.aborted) this.load(choice);
+      else if (free && !this.#loading && !this.chat.loaded) this.engine.tabs.release();
+    });
     const takeOver = () => {
       this.engine.tabs.ask();
       setTimeout(() => signal.aborted || view.append(el("p", {}, "The other tab doesn't answer. Close it, please.")), PATIENCE_MS);
@@ -254,11 +252,13 @@ export class Workbench {
   #lost(error) {
     this.chat.loaded = null;
     this.chat.stopBecause(error);
+    // a load that this ended says so itself
     if (!this.#loading) this.#showTalk();
     this.#update();
   }
 
   #showScreen(...parts) {
+    this.#turn += 1;
     this.screen.replaceChildren(el("div", { class: "screen-inner" }, ...parts));
     this.screen.hidden = false;
     this.talk.hidden = true;
@@ -266,6 +266,7 @@ export class Workbench {
   }
 
   #showTalk() {
+    this.#turn += 1;
     this.#waiting?.abort();
     this.screen.hidden = true;
     this.screen.replaceChildren();

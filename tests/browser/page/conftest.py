@@ -145,3 +145,19 @@ def violations(page: Page) -> list[str]:
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run({resultTypes: ['violations']})")
     return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+
+
+def asked(page: Page) -> list[dict[str, Any]]:
+    """What the engine was asked."""
+    found: list[dict[str, Any]] = page.evaluate("fake.requests")
+    return found
+
+
+def texts(page: Page) -> list[str]:
+    """What the messages say."""
+    return page.locator(".message .message-body").all_inner_texts()
+
+
+def error_card(page: Page, kind: str) -> None:
+    """Waits for an error of this kind."""
+    expect(page.locator(f".error-card[data-kind={kind}]")).to_be_visible()

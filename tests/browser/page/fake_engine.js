@@ -14,11 +14,14 @@ const fake = (globalThis.fake = {
   startError: null,
   loadError: null,
   chatError: null,
+  startHeld: false,
   loadHeld: false,
   holdAfter: Infinity,
   answers: [],
   pause: 0,
   cached: [],
+  listHeld: false,
+  removeError: null,
   loads: [],
   requests: [],
   running: null,
@@ -44,6 +47,7 @@ export class Engine {
   static async start({ onProgress, onLost }) {
     if (fake.startError) throw new EngineError(fake.startError);
     onProgress(fake.progress[0]);
+    await until(() => !fake.startHeld);
     const engine = new Engine();
     engine.adapter = fake.adapter;
     fake.lose = (message) => {
@@ -53,13 +57,13 @@ export class Engine {
     return engine;
   }
 
-  async load(source, options, { onProgress, signal }) {
+  async load(source, options, { onProgress }) {
     fake.loads.push({ source: { ...source, files: source.files?.map((file) => file.name ?? file.path) }, options });
     const refusal = fake.loadError;
     for (const each of fake.progress.slice(1)) {
       onProgress(each);
-      await until(() => !fake.loadHeld, signal);
-      if (signal.aborted) throw cancelled();
+      await until(() => !fake.loadHeld || this.isClosed);
+      if (this.isClosed) throw cancelled();
     }
     if (refusal) throw new EngineError(refusal);
     return { name: "fake", architecture: "llama", ctx_size: fake.context, context: 2048, chat: fake.chat, warnings: fake.warnings };
@@ -93,12 +97,17 @@ export class Engine {
   }
 
   close() {
+    this.isClosed = true;
     fake.closed += 1;
   }
 }
 
-export const listCached = async () => fake.cached;
+export const listCached = async () => {
+  await until(() => !fake.listHeld);
+  return fake.cached;
+};
 export const removeCached = async (id) => {
+  if (fake.removeError) throw new EngineError(fake.removeError);
   fake.cached = fake.cached.filter((entry) => entry.id !== id);
 };
 export const storageEstimate = async () => ({ usage: 0, quota: 0, persistent: false });

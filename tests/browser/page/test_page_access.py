@@ -201,6 +201,16 @@ def test_light_and_dark(make_visit: VisitFactory) -> None:
     assert ground() == dark
 
 
+def test_colours_that_the_system_chooses(visit: Visit) -> None:
+    """What a ground alone tells otherwise is told by lines."""
+    page = visit.chat()
+    send(page, "Hello")
+    page.emulate_media(forced_colors="active")
+    page.get_by_role("button", name="Settings").click()
+    for what in (".conversations .current", ".meter", ".segments :checked + span"):
+        expect(page.locator(what)).to_have_css("outline-style", "solid")
+
+
 def test_the_log_follows_until_the_reader_scrolls_up(make_visit: VisitFactory) -> None:
     text = "\n\n".join(f"Paragraph {i}" for i in range(80))
     page = make_visit(viewport={"width": 800, "height": 500}).chat(answers=[text], holdAfter=100)

@@ -221,3 +221,17 @@ def test_answers_are_markdown_and_questions_are_not(visit: Visit) -> None:
     expect(page.locator(".message.user .own-words")).to_have_text("**mine** <b>b</b>")
     expect(answers(page).locator("h4.h1")).to_have_text("Title")
     expect(answers(page).locator("a")).to_have_attribute("rel", "noopener noreferrer")
+
+
+def test_texts_from_the_right(visit: Visit) -> None:
+    """Lists have their marks there too; code goes from the left wherever it stands."""
+    page = visit.chat(answers=["שלום, x\n\n- פריט\n\n  ```\n  code\n  ```\n\nEnglish\n\n> ציטוט"])
+    send(page, "Hello")
+    parts = answers(page).locator(".block, .code")
+    assert parts.evaluate_all("(all) => all.map((each) => getComputedStyle(each).direction)") == [
+        "rtl",
+        "rtl",
+        "ltr",
+        "ltr",
+        "rtl",
+    ]

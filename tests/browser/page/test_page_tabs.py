@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.page.conftest import Visit, answers, message_field, send
+from tests.browser.page.conftest import Visit, answers, error_card, message_field, send
 
 
 def test_a_second_tab_asks_before_it_takes_the_model(visit: Visit) -> None:
@@ -70,3 +70,46 @@ def test_what_one_tab_adds_to_a_conversation_the_other_shows(visit: Visit) -> No
     first.get_by_role("menuitem", name="Delete").click()
     first.get_by_role("button", name="Delete", exact=True).click()
     expect(second.locator(".conversation")).to_have_count(0)
+
+
+def test_a_load_that_the_takeover_breaks_off(visit: Visit) -> None:
+    first = visit.open(startHeld=True)
+    first.get_by_role("button", name="Load Fake 135M").click()
+    expect(first.locator(".stages")).to_be_visible()
+    second = visit.open()
+    second.get_by_role("button", name="Load Fake 135M").click()
+    second.get_by_role("button", name="Use it here").click()
+    expect(message_field(second)).to_be_visible()
+    first.evaluate("fake.startHeld = false")
+    error_card(first, "moved")
+    first.wait_for_timeout(300)
+    assert first.evaluate("[fake.loads.length, fake.closed]") == [0, 1]
+
+
+def test_deleting_a_conversation_that_another_tab_answers(visit: Visit) -> None:
+    first = visit.chat(holdAfter=2)
+    send(first, "One two three", wait=False)
+    expect(answers(first)).to_contain_text("You said:")
+    second = visit.open()
+    second.get_by_role("button", name="More for “One two three”").click()
+    second.get_by_role("menuitem", name="Delete").click()
+    second.get_by_role("button", name="Delete", exact=True).click()
+    expect(first.locator(".message.running")).to_have_count(0)
+    expect(first.locator(".conversation")).to_have_count(0)
+    second.reload()
+    expect(second.locator(".sidebar .hint").first).to_be_visible()
+    expect(second.locator(".conversation")).to_have_count(0)
+
+
+def test_a_name_that_another_tab_gave_stays(visit: Visit) -> None:
+    first = visit.chat()
+    send(first, "Hello")
+    second = visit.open()
+    second.get_by_role("button", name="More for “Hello”").click()
+    second.get_by_role("menuitem", name="Rename").click()
+    second.get_by_label("Title").fill("A better name")
+    second.get_by_role("button", name="Save").click()
+    expect(first.locator(".conversation")).to_have_text("A better name")
+    send(first, "More")
+    expect(second.locator(".conversation")).to_have_text("A better name")
+    expect(first.locator(".conversation")).to_have_text("A better name")
