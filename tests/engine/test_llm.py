@@ -263,7 +263,7 @@ def test_a_message_makes_no_control_tokens(tiny_llama: Callable[..., Path]) -> N
 
 
 def test_no_chat_template(tale: LLM) -> None:
-    with pytest.raises(RequestError, match="no chat template: use generate"):
+    with pytest.raises(RequestError, match="no chat template: have it go on with a plain text"):
         tale.chat([{"role": "user", "content": "hi"}])
 
 

@@ -85,6 +85,49 @@ def test_of_a_text(client: TestClient, llm: LLM) -> None:
     assert streamed == found
 
 
+def test_of_an_echo(client: TestClient, llm: LLM) -> None:
+    """As harnesses ask for how likely a text is: by token ids, and greedily for one token more or none."""
+    ids = llm.tokenize("the tin on a hat")
+    for prompt, most in (("the tin on a hat", 4), (ids, 1), (ids, 0), ([ids, ids[:1]], 0)):
+        body = greedy(prompt=prompt, echo=True, logprobs=2, max_tokens=most)
+        answer = client.post("/v1/completions", json=body).json()
+        choice = answer["choices"][0]
+        found = choice["logprobs"]
+        assert answer["usage"]["completion_tokens"] == most
+        assert {len(each) for each in found.values()} == {len(ids) + most}
+        assert found["token_logprobs"][0] is found["top_logprobs"][0] is None
+        np.testing.assert_allclose(found["token_logprobs"][1 : len(ids)], llm.log_probs(ids), atol=4e-6)
+        wanted = llm.generate(ids, logprobs=2, max_tokens=most, **WAY).logprobs
+        assert found["token_logprobs"][len(ids) :] == [each.log_prob for each in wanted or ()]
+        rows = llm.logits(ids)
+        for i, (token, top, value) in enumerate(
+            zip(found["tokens"], found["top_logprobs"], found["token_logprobs"], strict=True)
+        ):
+            if 0 < i < len(ids):
+                assert len(top) in (2, 3) and abs(top[token] - value) < 1e-6
+                assert (max(top, key=top.__getitem__) == token) == (rows[i - 1].argmax() == ids[i])
+        for token, offset in zip(found["tokens"], found["text_offset"], strict=True):
+            shown = "" if token == "<s>" else token.removeprefix(" ") if offset == 0 else token
+            assert token.startswith("bytes:") or choice["text"][offset:].startswith(shown)
+        streamed: dict[str, list[Any]] = {name: [] for name in found}
+        for event in events(client.post("/v1/completions", json=body | {"stream": True}).text):
+            for name, values in event["choices"][0]["logprobs"].items():
+                if event["choices"][0]["index"] == 0:
+                    streamed[name] += values
+        assert streamed == found
+
+
+def test_markers_in_an_echo(client: TestClient) -> None:
+    choice = client.post(
+        "/v1/completions", json=greedy(prompt="<s>the tin</s> on", echo=True, logprobs=0, max_tokens=0)
+    ).json()["choices"][0]
+    told = list(zip(choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"], strict=True))
+    text = choice["text"]
+    assert text == "<s>the tin</s> on" and told[0] == ("<s>", 0) and ("</s>", text.index("</s>")) in told
+    for token, offset in told:
+        assert text[offset:].startswith((token, token.removeprefix(" ")))
+
+
 def test_several_answers_have_each_their_own(client: TestClient) -> None:
     body = {"prompt": ["the", "a hat"], "n": 2, "seed": 3, "temperature": 1.5, "max_tokens": 5, "logprobs": 2}
     choices = client.post("/v1/completions", json=body | {"ignore_eos": True}).json()["choices"]
@@ -130,6 +173,8 @@ def test_what_is_not_shown_is_not_told(llm: LLM) -> None:
 
     assert told(chunk("the", [*ids[:2], 2], "stop")) == ["th", "e"]
     assert told(chunk("", [2], "stop")) == []
+    scored = TextChoice(0, vocabulary, "", (ids[:1], [])).piece(chunk("the", [*ids[:2], 2], "stop"))["logprobs"]
+    assert scored["tokens"] == ["th", "th", "e", "</s>"], "harnesses leave out the last one"
     assert told(chunk("theon", ids, "stop")) == ["th", "e", "on"], "a stop string in"
     assert told(chunk("theo", ids, "stop")) == ["th", "e", "on"], "it began within a token"
     assert told(chunk("theonin", ids, "length")) == ["th", "e", "on", "in"]

@@ -60,7 +60,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"prompt": "a", "logit_bias": {str(i): 1 for i in range(301)}}, "logit_bias"),
     ("completions", {"prompt": "a", "logprobs": 6}, "logprobs"),
     ("completions", {"prompt": "a", "logprobs": True}, "logprobs"),
-    ("completions", {"prompt": "a", "logprobs": 1, "echo": True}, "logprobs"),
     ("completions", {"prompt": "a", "best_of": 2}, "best_of"),
     ("completions", {"prompt": "a", "cache_prompt": "perhaps"}, "cache_prompt"),
     *(

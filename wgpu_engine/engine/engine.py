@@ -20,7 +20,7 @@ from wgpu_engine.ops.kv import KV_BLOCK, KVCache, KVType
 from wgpu_engine.ops.log_prob import PARTS_BYTES, log_prob, read_log_prob
 from wgpu_engine.ops.sample import RING, sample
 from wgpu_engine.ops.state import Row, pack_state
-from wgpu_engine.ops.top_tokens import top_tokens
+from wgpu_engine.ops.top_tokens import TOP_BYTES, TokenLogProbs, read_log_probs, top_tokens
 
 _FEW_ROWS = 8
 _ROWS = (1, _FEW_ROWS, 16, 32)
@@ -30,8 +30,9 @@ _WORK = {"discrete": 2e12, "integrated": 4e11, "cpu": 1e11, "other": 4e11}
 _FIRST_BUCKET = 256
 """positions of the smallest plan"""
 
-End = Literal["sample", "detailed", "logits", "log_probs"]
-"""what becomes of a plan's outputs; "detailed" samples with biases and notes the likeliest tokens"""
+End = Literal["sample", "detailed", "logits", "log_probs", "scores"]
+"""what becomes of a plan's outputs; "detailed" samples with biases and notes the likeliest tokens, "scores" notes those
+beside the probabilities of tokens that are given"""
 
 
 @dataclass
@@ -44,6 +45,8 @@ class _Recorded:
     """logits, parts of the logarithms of probabilities, or the likeliest tokens; what is sampled goes to the slots"""
     wanted: Buffer | None
     """the tokens whose probabilities are asked for"""
+    likeliest: Buffer | None
+    """tokens, beside such probabilities"""
     written: bytes = b""
     """what the host wrote into the state last; the device only reads it"""
 
@@ -219,6 +222,25 @@ class Engine:
         )
         return [read_log_prob(data, output) for output in range(len(outputs))]
 
+    async def scores(
+        self, rows: Sequence[Row], reach: int, outputs: Sequence[int], tokens: Sequence[int], counts: Sequence[int]
+    ) -> list[TokenLogProbs]:
+        """How likely a token is after each of `outputs`, and so many of the likeliest; as `log_probs`.
+
+        The slots of the outputs have to ask for likeliest tokens, at least as many.
+        """
+        recorded = await self._recorded(len(rows), len(outputs), "scores", reach)
+        self._write_state(recorded, rows, outputs)
+        assert recorded.result is not None and recorded.wanted is not None and recorded.likeliest is not None
+        self.device.write(recorded.wanted, 0, struct.pack(f"<{len(tokens)}I", *tokens))
+        own = self.device.run_and_read(recorded.plan, recorded.result, 0, PARTS_BYTES * len(outputs))
+        likeliest = self.device.read(recorded.likeliest, 0, TOP_BYTES * len(outputs))
+        parts, tops = await self.device.receive(own), await self.device.receive(likeliest)
+        return [
+            TokenLogProbs(read_log_prob(parts, output), read_log_probs(tops, output, count).top)
+            for output, count in enumerate(counts)
+        ]
+
     def _write_state(self, recorded: _Recorded, rows: Sequence[Row], outputs: Sequence[int]) -> None:
         state = pack_state(rows, outputs)
         if state != recorded.written:
@@ -238,7 +260,7 @@ class Engine:
     async def _record(self, rows: int, outputs: int, end: End, positions: int) -> _Recorded:
         builder = self.builder(rows, outputs)
         result = logits = self.model.forward(builder, self.cache, positions)
-        wanted = None
+        wanted = likeliest = None
         if logits is not None and end == "sample":
             sample(builder, logits, self.vocab, self._counts, self._ring)
             result = None
@@ -246,11 +268,12 @@ class Engine:
             biased = add_bias(builder, logits, self.vocab, self._biases)
             sample(builder, biased, self.vocab, self._counts, self._ring)
             result = top_tokens(builder, logits, self.vocab)
-        if logits is not None and end == "log_probs":
+        if logits is not None and end in ("log_probs", "scores"):
             wanted = builder.buffer(4 * outputs, "wanted tokens")
             result = log_prob(builder, logits, self.vocab, wanted)
+            likeliest = top_tokens(builder, logits, self.vocab) if end == "scores" else None
         plan = await self.device.plan(builder.dispatches, f"{rows} rows")
-        return _Recorded(plan, builder.state, result, wanted)
+        return _Recorded(plan, builder.state, result, wanted, likeliest)
 
     def bucket(self, reach: int) -> int:
         """Positions that a plan is made for, where rows reach so many."""

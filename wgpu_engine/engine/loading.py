@@ -100,7 +100,9 @@ class LoadedModel:
             ContextFullError: messages that can't fit.
         """
         if self.chat_template is None:
-            raise RequestError("this model has no chat template: use generate, or a model that was tuned for chat")
+            raise RequestError(
+                "this model has no chat template: have it go on with a plain text, or take one that was tuned for chat"
+            )
         prompt = self.chat_template.render(messages, tools=tools, **variables)
         self.tokenizer.check_fits(prompt, self.engine.ctx_size)
         return self.tokenizer.encode_prompt(prompt)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Tokens
 from contextlib import suppress
+from itertools import islice
 
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.sampling import SamplingParams
@@ -16,7 +17,7 @@ from wgpu_engine.engine.sequence import Past, Sampled, Sequence, Timings, check_
 from wgpu_engine.errors import DeviceError, OutOfMemoryError, RequestError
 from wgpu_engine.gpu.device import Pending
 from wgpu_engine.ops.state import Row
-from wgpu_engine.ops.top_tokens import read_log_probs, read_token
+from wgpu_engine.ops.top_tokens import TokenLogProbs, read_log_probs, read_token
 
 _SHARE = 4
 """beside sequences that decode, prompts get one part in so many of a step's rows, so that tokens keep coming"""
@@ -62,9 +63,19 @@ class Scheduler:
         if params.biases and params.biases[-1][0] >= self.engine.vocab:
             raise RequestError(f"logit_bias has a token outside the vocabulary of {self.engine.vocab} tokens")
 
-    def add(self, ids: Tokens[int], params: SamplingParams, timings: Timings) -> Sequence:
-        """Lets a request wait for its turn; raises like `check`."""
-        sequence = Sequence(list(ids), params, self.check(ids, params), timings)
+    def add(
+        self,
+        ids: Tokens[int],
+        params: SamplingParams,
+        timings: Timings,
+        scores: list[TokenLogProbs] | None = None,
+    ) -> Sequence:
+        """Lets a request wait for its turn; raises like `check`.
+
+        `scores` get how likely the prompt's tokens after the first are, before the answer begins; that goes with
+        `logprobs`.
+        """
+        sequence = Sequence(list(ids), params, self.check(ids, params), timings, scores)
         if not sequence.finished:
             self.waiting.append(sequence)
         return sequence
@@ -83,6 +94,7 @@ class Scheduler:
         """
         try:
             self._admit()
+            await self._score()
             while len(self._flight) <= self._allowance() and await self._queue_step():
                 pass
             if self._flight:
@@ -129,7 +141,8 @@ class Scheduler:
         while self.waiting and self._free and engine.blocks.fits(self.waiting[0].ids):
             sequence = self.waiting.popleft()
             params = sequence.params
-            slot, most = self._best_slot(sequence.ids) if params.cache_prompt else (self._free[-1], 0)
+            may_resume = params.cache_prompt and not sequence.unscored
+            slot, most = self._best_slot(sequence.ids) if may_resume else (self._free[-1], 0)
             self._free.remove(slot)
             words = params.slot_words(sequence.seed, len(sequence.answer))
             prompt, answer = (sequence.prompt, sequence.answer) if params.penalizes else ([], [])
@@ -155,6 +168,37 @@ class Scheduler:
         found = {slot: self._pasts[slot].resumable(ids, known, rewind) for slot in self._free}
         best = max(self._free, key=lambda slot: found[slot])
         return best, found[best]
+
+    async def _score(self) -> None:
+        """Reads rows of prompts whose tokens' probabilities are asked for, and these, in a step of its own.
+
+        The last row of such a prompt is left to the steps that sample.
+        """
+        asking = [(sequence, sequence.unscored) for sequence in self.running if sequence.unscored]
+        if not asking:
+            return
+        room = self.engine.prefill_rows
+        if len(asking) < len(self.running):
+            room = max(1, room // _SHARE)
+        parts = [part for part in _shares(asking, room) if self._reserve(*part)]
+        parts = [(sequence, size) for sequence, size in parts if sequence.slot is not None]
+        rows: list[Row] = []
+        tokens: list[int] = []
+        counts: list[int] = []
+        for sequence, size in parts:
+            assert sequence.slot is not None
+            tokens += sequence.ids[sequence.queued + 1 : sequence.queued + 1 + size]
+            counts += [sequence.params.logprobs or 0] * size
+            rows += sequence.next_rows(size)
+            self.engine.blocks.remember(sequence.slot, sequence.ids[: sequence.queued])
+        if not rows:
+            return
+        reach = max(sequence.queued for sequence, _ in parts)
+        found = iter(await self.engine.scores(rows, reach, range(len(rows)), tokens, counts))
+        for sequence, size in parts:
+            sequence.take_scores(islice(found, size))
+            if sequence.finished:
+                self._let_go(sequence)
 
     def _allowance(self) -> int:
         """How many steps may be queued behind the oldest one: none while a prompt is read or somebody waits."""
@@ -196,17 +240,11 @@ class Scheduler:
 
     def _chunks(self, taken: int) -> list[tuple[Sequence, int]]:
         """How many rows of which prompts come next: all that are being read go on, short ones to their end."""
-        reading = sorted((s for s in self.running if not s.prefilled), key=lambda s: s.known - s.queued)
+        reading = [(s, s.known - s.queued) for s in self.running if not s.prefilled and not s.unscored]
         room = self.engine.prefill_rows - taken
         if taken:
             room = min(room, max(1, self.engine.prefill_rows // _SHARE))
-        chunks = []
-        for place, sequence in enumerate(reading):
-            size = min(sequence.known - sequence.queued, room, max(1, room // (len(reading) - place)))
-            if size > 0:
-                chunks.append((sequence, size))
-                room -= size
-        return chunks
+        return _shares(reading, room)
 
     def _reserve(self, sequence: Sequence, rows: int) -> bool:
         """Makes room for more rows of a sequence, at the cost of younger ones; False where it had to go back itself."""
@@ -255,3 +293,15 @@ class Scheduler:
                 sequence.take(token_of(sequence.slot, number))
             if sequence.finished:
                 self._let_go(sequence)
+
+
+def _shares(wanted: list[tuple[Sequence, int]], room: int) -> list[tuple[Sequence, int]]:
+    """How many of so many rows go to whom, who want so many: all go on, those with few to their end."""
+    wanted = sorted(wanted, key=lambda each: each[1])
+    shares = []
+    for place, (sequence, most) in enumerate(wanted):
+        size = min(most, room, max(1, room // (len(wanted) - place)))
+        if size > 0:
+            shares.append((sequence, size))
+            room -= size
+    return shares

@@ -74,6 +74,8 @@ class Sequence:
     limit: int
     """tokens that the answer may have"""
     timings: Timings
+    scores: list[TokenLogProbs] | None = None
+    """of the prompt's tokens after the first, where that is asked for, as far as they have been read"""
     slot: int | None = None
     starts: int = 0
     """how often it was given a slot"""
@@ -95,7 +97,7 @@ class Sequence:
     def __post_init__(self) -> None:
         self.seed = secrets.randbits(32) if self.params.seed is None else self.params.seed & 0xFFFFFFFF
         self.timings.prompt_tokens = len(self.ids)
-        self.finished = self.limit == 0
+        self.finished = self.limit == 0 and not self.unscored
 
     @property
     def prompt(self) -> list[int]:
@@ -107,6 +109,11 @@ class Sequence:
         return self.ids[self.timings.prompt_tokens :]
 
     @property
+    def unscored(self) -> int:
+        """How many tokens of the prompt still want a score."""
+        return 0 if self.scores is None else self.timings.prompt_tokens - 1 - len(self.scores)
+
+    @property
     def prefilled(self) -> bool:
         """Whether what is left to queue is decode steps."""
         return self.queued >= self.known
@@ -116,6 +123,8 @@ class Sequence:
         self.slot, self.queued, self.sampled = slot, cached, len(self.answer)
         self.known = len(self.ids)
         self.starts += 1
+        if self.scores is not None and self.unscored:
+            self.scores.clear()
         if not self._started:
             self._started = time.perf_counter()
             self.timings.queue_s = self._started - self._added
@@ -129,6 +138,14 @@ class Sequence:
         if first >= self.known:
             return [decode_row(self.slot)]
         return [Row(token, first + i, self.slot) for i, token in enumerate(self.ids[first : first + size])]
+
+    def take_scores(self, scores: Iterable[TokenLogProbs]) -> None:
+        """The scores that follow; where nothing else is asked for, the last ones are the end."""
+        assert self.scores is not None
+        self.scores += scores
+        if not self.unscored and self.limit == 0:
+            self.timings.prompt_s = time.perf_counter() - self._started
+            self.finished = True
 
     def take(self, token: int, log_probs: TokenLogProbs | None = None) -> None:
         """A token that was read."""

@@ -9,12 +9,14 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from wgpu_engine.engine.answers import Chunk, answer
+from wgpu_engine.engine.kernel_check import check_log_probs
 from wgpu_engine.engine.loading import LoadedModel, LoadOptions, Progress
 from wgpu_engine.engine.opening import load
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.scheduler import Scheduler
 from wgpu_engine.engine.sequence import Sampled, Sequence, Timings
 from wgpu_engine.errors import DeviceLostError, EngineError, QueueFullError
+from wgpu_engine.ops.top_tokens import TokenLogProbs
 from wgpu_engine.platform.drive import drive
 
 _log = logging.getLogger(__name__)
@@ -26,9 +28,10 @@ _Event = list[Sampled] | EngineError | None
 class Request:
     """A sequence as its event loop sees it."""
 
-    def __init__(self, ids: list[int], params: SamplingParams) -> None:
+    def __init__(self, ids: list[int], params: SamplingParams, scores: list[TokenLogProbs] | None) -> None:
         self.ids = ids
         self.params = params
+        self.scores = scores
         self.timings = Timings()
         self.sequence: Sequence | None = None
         self.cancelled = False
@@ -59,6 +62,7 @@ class Service:
         self.loaded: LoadedModel = drive(load(model, options, progress))
         self.scheduler = Scheduler(self.loaded.engine)
         self._lost: EngineError | None = None
+        self._log_probs_checked = False
         self._requests: set[Request] = set()
         self._commands: SimpleQueue[Request | None] = SimpleQueue()
         """requests that came or were cancelled; None says that the service closes"""
@@ -83,9 +87,16 @@ class Service:
         return self.scheduler.engine.slots + self._queue
 
     async def answer(
-        self, ids: list[int], params: SamplingParams, *, continues: bool = False
+        self,
+        ids: list[int],
+        params: SamplingParams,
+        *,
+        continues: bool = False,
+        scores: list[TokenLogProbs] | None = None,
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer, whose text `continues` the prompt's or begins anew; closing it cancels the request.
+
+        `scores` is filled before the first chunk, as `Scheduler.add` says.
 
         Raises:
             RequestError: a prompt or a parameter that can't be.
@@ -93,7 +104,7 @@ class Service:
             DeviceError: the device failed; after a loss the next request loads the model again.
         """
         tokenizer = self.loaded.tokenizer
-        request = self._submit(ids, params)
+        request = self._submit(ids, params, scores)
         after = ids[-1] if continues else None
         try:
             async for chunk in answer(self._tokens(request), tokenizer, params, request.timings, after):
@@ -116,9 +127,9 @@ class Service:
         self._thread.join()
         self.loaded.device.close()
 
-    def _submit(self, ids: list[int], params: SamplingParams) -> Request:
+    def _submit(self, ids: list[int], params: SamplingParams, scores: list[TokenLogProbs] | None) -> Request:
         self.scheduler.check(ids, params)
-        request = Request(ids, params)
+        request = Request(ids, params, scores)
         with self._lock:
             if self._closing:
                 raise QueueFullError("the server is shutting down: ask another one")
@@ -165,7 +176,10 @@ class Service:
                 self._end(request, None)
             elif request.sequence is None:
                 try:
-                    request.sequence = self.scheduler.add(request.ids, request.params, request.timings)
+                    if request.scores is not None and not self._log_probs_checked:
+                        drive(check_log_probs(self.loaded.engine))
+                        self._log_probs_checked = True
+                    request.sequence = self._add(request)
                 except EngineError as error:
                     self._end(request, error)
 
@@ -206,5 +220,9 @@ class Service:
         self.loaded = drive(load(self._model, self._options))
         self.scheduler = Scheduler(self.loaded.engine)
         self._lost = None
+        self._log_probs_checked = False
         for request in waiting:
-            request.sequence = self.scheduler.add(request.ids, request.params, request.timings)
+            request.sequence = self._add(request)
+
+    def _add(self, request: Request) -> Sequence:
+        return self.scheduler.add(request.ids, request.params, request.timings, request.scores)

@@ -49,9 +49,13 @@ async def completions(request: Request) -> Response:
         # a text comes back as it was given, even where tokens don't tell all of it
         decode = service.loaded.tokenizer.decode
         echoes = [each if isinstance(each, str) else decode(each) for each in prompts]
-    jobs = [Job(each, one, continues=True) for each in ids for one in _seeded(params, n)]
+    tells = asked.echo and asked.logprobs is not None
+    jobs = [Job(each, one, continues=True, scores=[] if tells else None) for each in ids for one in _seeded(params, n)]
     vocabulary = service.loaded.tokenizer.vocabulary
-    choices = [TextChoice(i, vocabulary, echoes[i // n]) for i in range(len(jobs))]
+    choices = [
+        TextChoice(i, vocabulary, echoes[i // n], None if job.scores is None else (job.ids, job.scores))
+        for i, job in enumerate(jobs)
+    ]
     return await _respond(request, asked, jobs, choices)
 
 

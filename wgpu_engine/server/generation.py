@@ -12,6 +12,7 @@ from wgpu_engine.engine.answers import Chunk
 from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.sequence import Timings
 from wgpu_engine.engine.service import Service
+from wgpu_engine.ops.top_tokens import TokenLogProbs
 from wgpu_engine.server.errors import ApiError
 from wgpu_engine.server.metrics import Metrics
 
@@ -26,6 +27,8 @@ class Job:
     params: SamplingParams
     continues: bool
     """whether its text goes on from the prompt's"""
+    scores: list[TokenLogProbs] | None = None
+    """gets those of the prompt's tokens after the first, before the first chunk"""
 
 
 @dataclass
@@ -91,7 +94,8 @@ async def merged(service: Service, metrics: Metrics, jobs: Sequence[Job]) -> Asy
         reason = "cancelled"
         timings = Timings()
         try:
-            async with aclosing(service.answer(job.ids, job.params, continues=job.continues)) as chunks:
+            answer = service.answer(job.ids, job.params, continues=job.continues, scores=job.scores)
+            async with aclosing(answer) as chunks:
                 async for chunk in chunks:
                     if chunk.finish_reason and chunk.timings:
                         reason, timings = chunk.finish_reason, chunk.timings

@@ -152,9 +152,6 @@ class CompletionRequest(GenerationRequest):
         super().check_supported()
         if self.suffix:
             refuse("suffix")
-        if self.echo and self.logprobs is not None:
-            message = "logprobs of an echo are not supported yet: leave out echo or logprobs"
-            raise ApiError(400, message, param="logprobs", code="unsupported")
 
     def params(self) -> SamplingParams:
         """How to sample; raises RequestError where a value is out of its range."""
