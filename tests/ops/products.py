@@ -130,6 +130,14 @@ def make_bias(lab: Any, case: Case, size: int) -> tuple[Any, Doubles]:
     return lab.vector(bias), bias
 
 
+def deal(lab: Any, *values: Any) -> list[tuple[Any, Any]]:
+    """Pairs of an adapter's pose and a value, drawn anew each time: every pose and every value is in one at least."""
+    poses = lab.adapters()
+    count = max(len(poses), len(values))
+    drawn = ([each[i % len(each)] for i in lab.rng.permutation(count)] for each in (poses, values))
+    return list(zip(*drawn, strict=True))
+
+
 def pick_pose(lab: Any, number: int) -> Any:
     poses = lab.adapters()
     if number >= len(poses):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.products import EPS, PRECISIONS, TOLERANCE, TYPES, pick_pose
+from tests.ops.products import EPS, PAIRS, PRECISIONS, TOLERANCE, TYPES, deal, pick_pose
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.experts import add_experts, gated_experts
@@ -246,12 +246,10 @@ def test_kinds_of_adapters(name: str, precision: str, rows: int, pose: int, lab:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pose", range(4))
-@pytest.mark.parametrize("precision", ["exact", "fast"])
-@pytest.mark.parametrize("name", TYPES)
-def test_experts_everywhere(name: str, precision: str, pose: int, lab: Any, builder: Any) -> None:
-    with lab.posing(*pick_pose(lab, pose)):
-        for rows in ROWS:
+@pytest.mark.parametrize(("name", "precision"), PAIRS)
+def test_experts_everywhere(name: str, precision: str, lab: Any, builder: Any) -> None:
+    for pose, rows in deal(lab, *ROWS):
+        with lab.posing(*pose):
             check_gated(lab, builder, draw(name, precision, lab.rng, rows))
             check_added(lab, builder, draw(name, precision, lab.rng, rows))
 
@@ -285,14 +283,19 @@ def test_experts_in_parts(features: int, whole: bool, rows: int, lab: Any, build
 
 
 @pytest.mark.parametrize(("experts", "used"), [(4, 2), (16, 2)])
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_row_alone_gives_the_same_bits(experts: int, used: int, whole: bool, lab: Any, builder: Any) -> None:
+@pytest.mark.parametrize(("whole", "with_scales"), [(True, False), (False, False), (False, True)])
+def test_a_row_alone_gives_the_same_bits(
+    experts: int, used: int, whole: bool, with_scales: bool, lab: Any, builder: Any
+) -> None:
     """However many rows there are, whatever path they take for that, and with weights in parts."""
     width, inner, live = 96, 64, 11
+    matrices = [lab.matrix("Q5_0", experts * rows, k) for rows, k in ((inner, width), (inner, width), (width, inner))]
+    if with_scales:
+        matrices = [scaled(lab, matrix, experts) for matrix in matrices]
     limit = 1 << 20 if whole else 4 * plane_layout(QUANT_TYPES["Q5_0"], width, 2 * 64)[1]
     with lab.limits(binding_bytes=limit):
-        gate_up = lab.load(*(lab.matrix("Q5_0", experts * inner, width) for _ in "gu"), experts=experts)
-        down = lab.load(lab.matrix("Q5_0", experts * width, inner), experts=experts)
+        gate_up = lab.load(*matrices[:2], experts=experts)
+        down = lab.load(matrices[2], experts=experts)
     assert (len(gate_up.parts) > 1) != whole
     values = lab.rng.standard_normal((live, width)).astype(np.float32)
     logits = lab.rng.standard_normal((live, experts)).astype(np.float32)

@@ -14,10 +14,10 @@ from tests.ops.products import (
     TYPES,
     Case,
     Input,
+    deal,
     draw,
     make_bias,
     make_input,
-    pick_pose,
 )
 from wgpu_engine.ops.builder import square_words
 from wgpu_engine.ops.matmul import project
@@ -48,12 +48,12 @@ def test_project(name: str, precision: str, lab: Any, builder: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pose", range(4))
 @pytest.mark.parametrize(("name", "precision"), PAIRS)
-def test_project_everywhere(name: str, precision: str, pose: int, lab: Any, builder: Any) -> None:
-    with lab.posing(*pick_pose(lab, pose)):
-        for rows, features in zip(ROWS, [*lab.rng.permutation(FEATURES), 64], strict=True):
-            check_project(lab, builder, draw(name, precision, lab.rng, rows=rows, features=int(features)))
+def test_project_everywhere(name: str, precision: str, lab: Any, builder: Any) -> None:
+    features = [*lab.rng.permutation(FEATURES), 64]
+    for (pose, rows), each in zip(deal(lab, *ROWS), features, strict=True):
+        with lab.posing(*pose):
+            check_project(lab, builder, draw(name, precision, lab.rng, rows=rows, features=int(each)))
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.products import EPS, PAIRS, PRECISIONS, ROWS, TYPES, Case, draw, make_bias, make_input, pick_pose
+from tests.ops.products import EPS, PAIRS, PRECISIONS, ROWS, TYPES, Case, deal, draw, make_bias, make_input
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.matmul import add_to_residual
 from wgpu_engine.ops.weight import Norm, plane_layout
@@ -55,11 +55,10 @@ def test_add_to_residual(name: str, precision: str, lab: Any, builder: Any) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pose", range(4))
 @pytest.mark.parametrize(("name", "precision"), PAIRS)
-def test_add_to_residual_everywhere(name: str, precision: str, pose: int, lab: Any, builder: Any) -> None:
-    with lab.posing(*pick_pose(lab, pose)):
-        for rows in (1, 9):
+def test_add_to_residual_everywhere(name: str, precision: str, lab: Any, builder: Any) -> None:
+    for pose, rows in deal(lab, 1, 9):
+        with lab.posing(*pose):
             check_residual(lab, builder, *draw_residual(name, precision, lab.rng, rows))
 
 

@@ -20,10 +20,9 @@ gigachat glm4 gpt-2 gpt-4o gpt3-finnish granite-docling granite-embed-multi-311m
 hunyuan-dense hy_v4 jais jais-2 jina-de jina-es jina-v1-en jina-v2-code jina-v2-de jina-v2-es jina-v5-nano joyai-llm
 kanana2 kimi-k2 kormo laguna lfm2 llada-moe llama-bpe llama-v3 llama3 llama4 megrez mellum mellum2 midm-2.0 minerva-7b
 minicpm5 minimax-m2 modern-bert mpt olmo phi-2 pixtral poro-chat qwen2 qwen35 refact roberta-bpe sarvam-moe seed-coder
-smaug-bpe smollm solar-open spark2_5 stablelm2 starcoder superbpe talkie tekken tiny_aya trillion ufakzeka viking youtu
+smaug-bpe smollm solar-open spark2_5 stablelm2 starcoder superbpe talkie tekken tiny_aya trillion ufakzeka viking
+whitespace youtu
 """
-"""the names that it knows but for "whitespace": its kind of vocabulary (`tokenizer.ggml.model`) is that of one encoder,
-jina-embeddings-v2-base-zh, whose architecture isn't supported"""
 
 
 def test_every_name_of_llama_cpp_is_known():
@@ -55,6 +54,7 @@ def test_splits_lose_nothing(name):
         ("kimi-k2", "中文abc 1234", ["中文", "abc", " ", "123", "4"]),
         ("gemma4", "a b\n\nc", ["a b", "\n\n", "c"]),
         ("exaone-moe", "ab cd 1", ["ab cd", " ", "1"]),
+        ("whitespace", "中文, b\n 12", ["中文,", " ", "b", "\n ", "12"]),
         ("default", "a+b 12345", ["a", "+", "b", " ", "123", "45"]),
     ],
 )

@@ -158,3 +158,14 @@ def test_other_threads_run_while_text_is_encoded(bpe, make_tokenizer):
         time.sleep(0.001)
         turns += 1
     assert turns > 10
+
+
+def test_characters_that_are_themselves(make_tokenizer):
+    """No alphabet of bytes, and neither spaces nor what the vocabulary lacks: as llama.cpp has "whitespace"."""
+    merges = ["中 文", "é a"]
+    tokens = ["中", "文", "é", "a", "▁", "中文", "éa"]
+    chosen = {"pre": "whitespace", "tokens": tokens, "token_type": [1] * len(tokens), "merges": merges}
+    metadata = {"tokenizer.ggml.model": "gpt2"} | {f"tokenizer.ggml.{key}": value for key, value in chosen.items()}
+    tokenizer = make_tokenizer(metadata)
+    assert tokenizer.encode("中文 éa\nx日a▁") == [5, 6, 3, 4]
+    assert tokenizer.decode([5, 6, 3, 4]) == "中文éaa▁"

@@ -22,6 +22,8 @@ class PreTokenizer:
     """BOS is put in front unless the file says otherwise"""
     byte_level: bool = True
     """text is mapped to the 256-letter alphabet of GPT-2; else raw characters with ▁ for spaces and <0xNN> bytes"""
+    plain: bool = False
+    """without a byte level: characters are themselves, spaces too, and those that have no token are left out"""
 
 
 _CONTRACTION = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -238,6 +240,7 @@ _TABLE: dict[str, PreTokenizer] = {
     "trillion": _gpt2,
     "ufakzeka": PreTokenizer((rf"{_WORD}|\p{{N}}|{_SYMBOLS}|{_SPACES}",)),
     "viking": PreTokenizer((_BLOOM, r"\p{N}")),
+    "whitespace": PreTokenizer((r"\S+",), byte_level=False, plain=True),
     "youtu": PreTokenizer(
         (_YOUTU_SCRIPTS, _cased_words(_UPPER, _LOWER, f"{_CONTRACTION}?", r"\p{N}")), ignore_merges=True
     ),

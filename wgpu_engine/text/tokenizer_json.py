@@ -66,6 +66,7 @@ def _spaces_as_blocks() -> dict[str, Any]:
 
 def _byte_pairs(vocabulary: Vocabulary) -> dict[str, Any]:
     pre = vocabulary.pre
+    blocks = not pre.byte_level and not pre.plain
     vocab = _plain_tokens(vocabulary)
     steps: list[dict[str, Any]] = [
         {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
@@ -74,14 +75,14 @@ def _byte_pairs(vocabulary: Vocabulary) -> dict[str, Any]:
     if pre.byte_level:
         steps.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False})
     return {
-        "normalizer": None if pre.byte_level else _spaces_as_blocks(),
+        "normalizer": _spaces_as_blocks() if blocks else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "model": _bpe(
             vocab,
             [merge for merge in vocabulary.merges if _can_merge(merge, vocab)],
             ignore_merges=pre.ignore_merges,
-            byte_fallback=not pre.byte_level,
-            unk_token=None if pre.byte_level else _unknown(vocabulary),
+            byte_fallback=blocks,
+            unk_token=_unknown(vocabulary) if blocks else None,
         ),
     }
 

@@ -170,7 +170,7 @@ class Vocabulary:
                 return bytes(BYTE_OF_LETTER[letter] for letter in text)
             except KeyError:  # not spelled in the alphabet: taken as it stands
                 return text.encode()
-        return text.replace(SPACE, " ").encode()
+        return (text if self.pre.plain else text.replace(SPACE, " ")).encode()
 
 
 def _key(name: str) -> str:
