@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.ops.products import EPS, Case, make_bias, make_input, pick_pose
+from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops.matmul import add_to_residual, gated, project
@@ -66,6 +67,14 @@ def test_gate_and_up(names: tuple[str, ...], pose: int, lab: Any, builder: Any) 
         opened = np.maximum(g, 0)
         bound = g_bound * np.abs(u) + opened * u_bound + TOLERANCE * opened * np.abs(u)
         assert (np.abs(lab.rows(h.buffer, 4, 64) - opened * u) <= bound).all()
+
+
+def test_features_that_are_no_fours_are_refused_in_a_sentence(lab: Any, builder: Any) -> None:
+    weights = lab.load_all("paired", *(scaled(lab.matrix("Q8_0", 34, 64), scale) for scale in (0.5, 2.0)))
+    plan = builder(2)
+    a = make_input(lab, plan, Case("Q8_0", "exact", 2, 34, 64, live=2, bias=False, normed=False), weights)
+    with pytest.raises(UnsupportedModelError, match="34 features, which are no multiple of 4, and biases, scales"):
+        gated(plan, weights, a.activation, "f32")
 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])

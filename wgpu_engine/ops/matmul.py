@@ -78,13 +78,13 @@ def gated(
     """gate(a @ gate.T) * (a @ up.T), [rows, features] in `codec`, from one weight of two ports or from two weights.
 
     Raises:
-        UnsupportedModelError: features that aren't fours, where two weights or biases lie one behind the other.
+        UnsupportedModelError: features that aren't fours, where two weights, biases or scales lie one behind the other.
     """
     features = weights[0].features
-    if features % 4 and (len(weights) > 1 or bias is not None):
+    if features % 4 and (len(weights) > 1 or bias is not None or weights[0].factors is not None):
         raise UnsupportedModelError(
-            f"the feed-forward network has {features} features, which are no multiple of 4, and biases or two types of "
-            "weights: convert the model without them, with one type for gate and up"
+            f"the feed-forward network has {features} features, which are no multiple of 4, and biases, scales or two "
+            "types of weights: convert the model without them, with one type for gate and up"
         )
     h = builder.activation(features, codec, "gated")
     if len(weights) == 1:
