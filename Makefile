@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := smollm2
 ENCODER := minilm
-# what pytest gets beside, such as tests/ops
+# what pytest gets beside, such as tests/engine or --durations=9
 TESTS :=
 PROMPT := Give me three tips for staying healthy.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
@@ -57,7 +57,7 @@ test-slow: web ## the sweeps that take minutes
 
 test-dawn: $(VENV)/.ready-dev ## the kernels' tests on Dawn and its compiler Tint, which browsers use
 	@$(SETUP) dawn
-	$(ON_DAWN) $(BIN)/pytest -m "not slow" $(wildcard tests/gpu tests/ops)
+	$(ON_DAWN) $(BIN)/pytest -m "not slow" $(wildcard tests/gpu tests/ops) $(TESTS)
 
 test-dawn-models: $(VENV)/.ready-dev ## every architecture beside its reference on Dawn, for about a quarter of an hour
 	@$(SETUP) dawn

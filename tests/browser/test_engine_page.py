@@ -296,7 +296,6 @@ def test_a_real_model(conformance: Path, make_bundle: Any, static_server: Any, o
     assert wanted["ids"] + found["tokens"] == wanted["greedy24"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_kernel_gives_the_known_answers(page: Page) -> None:
     """`doctor` in the page, on Tint and without shader-f16."""
