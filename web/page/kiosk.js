@@ -24,7 +24,7 @@ const SIGNS_OF_LIFE = ["pointerdown", "keydown", "touchstart", "wheel", "input"]
 /**
  * @param {HTMLElement} root
  * @param {object} engine
- * @param {{title: string, system_prompt?: string, idle_reset_s?: number}} about
+ * @param {{title: string, system_prompt?: string | null, idle_reset_s?: number}} about
  * @param {Promise<() => void> | null} update as `keepOffline` gives it
  */
 export async function startKiosk(root, engine, about, update) {
@@ -49,11 +49,11 @@ class Kiosk {
   /** The question that was asked again after its answer broke off. */
   #repeated = null;
 
-  constructor(root, engine, { title, system_prompt: system = "", idle_reset_s: idleReset = 120 }) {
+  constructor(root, engine, { title, system_prompt: system, idle_reset_s: idleReset = 120 }) {
     this.engine = engine;
     this.title = title;
     this.idleReset = idleReset;
-    const settings = { ...defaults(), system };
+    const settings = { ...defaults(), system: system ?? "" };
     this.chat = new Chat(engine, Store.inMemory(), () => settings);
     this.composer = new Composer({ keepsDraft: false });
     this.composer.onsend = (text) => this.chat.send(text);

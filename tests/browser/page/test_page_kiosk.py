@@ -32,6 +32,14 @@ def test_it_loads_by_itself_and_has_nothing_to_set(make_visit: VisitFactory) -> 
     expect(page.locator("a, nav")).to_have_count(0)
 
 
+def test_a_kiosk_without_a_system_prompt(make_visit: VisitFactory) -> None:
+    """As `wgpu-engine bundle --kiosk` writes one."""
+    page = make_visit(bundle={"kiosk": KIOSK | {"system_prompt": None}}).open()
+    send(page, "Hello")
+    expect(answers(page)).to_contain_text("You said: Hello")
+    assert page.evaluate("fake.requests[0].messages") == [{"role": "user", "content": "Hello"}]
+
+
 def test_it_clears_the_conversation_when_nobody_is_there(make_visit: VisitFactory) -> None:
     visit, page = opened(make_visit)
     send(page, "My secret")
