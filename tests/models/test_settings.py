@@ -23,7 +23,7 @@ def test_counts() -> None:
     assert found.count("absent", 7) == 7
 
 
-@pytest.mark.parametrize("value", [0, -1, 1 << 25, 2.0, "2", True, [2, 3], [], None])
+@pytest.mark.parametrize("value", [0, -1, 1 << 25, 2.0, "2", True, [2, 3], [], [[2], [2]], [[2], [3]], None])
 def test_absurd_counts(value: Any) -> None:
     with pytest.raises(ModelFileError, match=r"llama\.layers") as caught:
         settings(layers=value).count("layers")
@@ -34,6 +34,15 @@ def test_long_nonsense_is_cut() -> None:
     with pytest.raises(ModelFileError) as caught:
         settings(layers="x" * 10_000).count("layers")
     assert len(str(caught.value)) < 200
+
+
+def test_nonsense_is_told_on_one_line() -> None:
+    """Neither breaks nor what colours a terminal gets through."""
+    found = settings(eps="a\n\x1b[31m")
+    for read in (lambda: found.count("eps"), lambda: found.number("eps", 1.0)):
+        with pytest.raises(ModelFileError) as caught:
+            read()
+        assert r"is 'a\n\x1b[31m', not a" in str(caught.value)
 
 
 def test_numbers() -> None:

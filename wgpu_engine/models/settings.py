@@ -21,7 +21,7 @@ class Settings:
     def count(self, key: str, default: int | None = None, *, smallest: int = 1, largest: int = 1 << 24) -> int:
         """A whole number from `smallest` on; a list of equal numbers (one a layer) counts as that number."""
         value = self._value(key)
-        if isinstance(value, Sequence) and not isinstance(value, str) and len(set(value)) == 1:
+        if isinstance(value, Sequence) and not isinstance(value, str) and value and value.count(value[0]) == len(value):
             value = value[0]
         if value is None and default is not None:
             return default
@@ -29,7 +29,7 @@ class Settings:
             raise ModelFileError(f"the setting {self.architecture}.{key} is missing: {REMEDY}")
         if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
             raise ModelFileError(
-                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a whole number from {smallest} to "
+                f"the setting {self.architecture}.{key} is {value!r:.40}, not a whole number from {smallest} to "
                 f"{largest}: {REMEDY}"
             )
         return value
@@ -71,7 +71,7 @@ class Settings:
             or not (2.0**-126 <= value < 1e30 or (zero and value == 0))
         ):
             raise ModelFileError(
-                f"the setting {self.architecture}.{key} is {str(value)[:40]}, not a positive number of f32: {REMEDY}"
+                f"the setting {self.architecture}.{key} is {value!r:.40}, not a positive number of f32: {REMEDY}"
             )
         return float(value)
 
