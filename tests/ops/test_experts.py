@@ -281,8 +281,10 @@ def test_experts_in_parts(features: int, whole: bool, rows: int, lab: Any, build
             check(lab, builder, mixture)
 
 
-@pytest.mark.parametrize(("experts", "used"), [(4, 2), (16, 2)])
-@pytest.mark.parametrize(("whole", "with_scales"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize(
+    ("experts", "used", "whole", "with_scales"),
+    [(4, 2, True, False), (16, 2, True, False), (4, 2, False, False), (4, 2, False, True)],
+)
 def test_a_row_alone_gives_the_same_bits(
     experts: int, used: int, whole: bool, with_scales: bool, lab: Any, builder: Any
 ) -> None:
