@@ -169,3 +169,9 @@ def test_characters_that_are_themselves(make_tokenizer):
     tokenizer = make_tokenizer(metadata)
     assert tokenizer.encode("中文 éa\nx日a▁") == [5, 6, 3, 4]
     assert tokenizer.decode([5, 6, 3, 4]) == "中文éaa▁"
+
+
+def test_word_piece_without_types(word_piece, make_tokenizer):
+    """Then none is known for a marker, and the unknown token is still found."""
+    del word_piece["tokenizer.ggml.token_type"]
+    assert names(make_tokenizer(word_piece), "hello zzz")[1:-1] == ["▁hello", "[UNK]"]

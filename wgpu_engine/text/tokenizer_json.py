@@ -131,10 +131,10 @@ def _word_piece(vocabulary: Vocabulary) -> dict[str, Any]:
     if vocabulary.unk_id is None:
         raise ModelFileError("the WordPiece vocabulary has no unknown token: convert the model again")
     normal = TokenType.NORMAL
-    vocab = {
-        _word_piece_text(text) if kind == normal else text: index
-        for index, (text, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
-    }
+    texts = [
+        _word_piece_text(text) if kind == normal else text
+        for text, kind in zip(vocabulary.tokens, vocabulary.types, strict=True)
+    ]
     return {
         "normalizer": {
             "type": "BertNormalizer",
@@ -146,10 +146,10 @@ def _word_piece(vocabulary: Vocabulary) -> dict[str, Any]:
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "model": {
             "type": "WordPiece",
-            "unk_token": vocabulary.tokens[vocabulary.unk_id],
+            "unk_token": texts[vocabulary.unk_id],
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
-            "vocab": vocab,
+            "vocab": {text: index for index, text in enumerate(texts)},
         },
     }
 
