@@ -86,6 +86,7 @@ def test_gated(names: tuple[str, ...], precision: str, lab: Any, builder: Any) -
     ("names", "precision"),
     [*((names, precision) for names in GATED if len(names) == 2 for precision in ("exact", "fast")),
      *(((name,), precision) for name, precision in PAIRS)],
+    ids=lambda value: value if isinstance(value, str) else "+".join(value),
 )  # fmt: skip
 def test_gated_everywhere(names: tuple[str, ...], precision: str, lab: Any, builder: Any) -> None:
     for pose, rows in deal(lab, 1, 9):
