@@ -143,6 +143,9 @@ def test_as_curl_asks(program: Program) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_answers_end(path: Path, number: signal.Signals) -> None:
     with running(str(path), "--port", "0", "--ctx-size", "2048") as program:
+        with socket.create_connection(("127.0.0.1", program.port), timeout=30) as opened:
+            opened.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")  # of which the log says nothing unless it is asked to
+            assert opened.recv(4096).startswith(b"HTTP/1.1 400")
         body = greedy(prompt="the tin", max_tokens=600, stream=True) | {"model": None}
         with httpx.stream("POST", f"{program.url}/v1/completions", json=body, timeout=60) as response:
             lines = response.iter_lines()

@@ -49,7 +49,10 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def log_to_stderr(*, requests: bool) -> None:
-    """Has this process write warnings of ours and of uvicorn to stderr as lines of JSON, and `requests` if wanted."""
+    """Has this process write warnings to stderr as lines of JSON, and `requests` if wanted.
+
+    What uvicorn warns of is what clients do wrong: that goes with the requests, so that nobody fills logs from outside.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     handler.addFilter(_is_news)
@@ -58,6 +61,7 @@ def log_to_stderr(*, requests: bool) -> None:
         logger.handlers[:] = [handler]
         logger.setLevel(logging.WARNING)
         logger.propagate = False
+    logging.getLogger("uvicorn").setLevel(logging.WARNING if requests else logging.ERROR)
     _log.setLevel(logging.INFO if requests else logging.NOTSET)
 
 
