@@ -109,9 +109,10 @@ def test_native_libraries_stay_at_home(path: Path) -> None:
 
 
 def test_rooms_hold_no_code_of_their_own() -> None:
-    """It would load with each of their modules."""
+    """It would load with each of their modules. The server, which has few, names the application that others mount."""
     for path in PACKAGE.glob("*/__init__.py"):
-        assert not path.read_text().strip(), path
+        if path.parent.name != "server":
+            assert not path.read_text().strip(), path
 
 
 def test_the_core_loads_without_native_libraries() -> None:

@@ -24,7 +24,7 @@ from tokenizers.processors import BertProcessing
 from tests.models.hf_models import config_of, write_folder
 from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
-from wgpu_engine.server.app import create_app
+from wgpu_engine.server import create_app
 from wgpu_engine.server.connections import Connection
 from wgpu_engine.server.listening import bind, url
 

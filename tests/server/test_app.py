@@ -13,7 +13,7 @@ from wgpu_engine.cli.serve import _keys
 from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
 from wgpu_engine.errors import RequestError
-from wgpu_engine.server.app import create_app
+from wgpu_engine.server import create_app
 from wgpu_engine.server.page import is_open
 
 CALLS = [

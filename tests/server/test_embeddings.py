@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from tests.server.conftest import running
 from wgpu_engine import Embedder
-from wgpu_engine.server.app import create_embeddings_app
+from wgpu_engine.server import create_embeddings_app
 from wgpu_engine.server.embedding_service import EmbeddingService
 
 IDS = [[5, 9, 77, 31], [8] * 40, [3]]

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.server.conftest import NAME
 from wgpu_engine.engine.loading import LoadOptions
 from wgpu_engine.engine.service import Service
-from wgpu_engine.server.app import create_app, create_embeddings_app
+from wgpu_engine.server import create_app, create_embeddings_app
 from wgpu_engine.server.embedding_service import EmbeddingService
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from tests.server.conftest import NAME, greedy
 from wgpu_engine.engine.service import Service
-from wgpu_engine.server.app import create_app
+from wgpu_engine.server import create_app
 from wgpu_engine.server.log import JsonLines
 
 FORGED = 'a\r\n{"level": "error", "message": "forged"}\u2028\x1b[31m\x00'
