@@ -38,7 +38,8 @@ export class LoadView {
 
   /** @param {{stage: string, done: number, total: number | null}} progress in bytes, kernels in kernels */
   note({ stage, done, total }) {
-    if (!(stage in STAGES)) return;
+    // a few kernels come before the weights, and say nothing of how many there will be
+    if (!(stage in STAGES) || (stage === "kernels" && !this.#stages.get("weights")?.ended)) return;
     const known = this.#stages.get(stage) ?? this.#begin(stage);
     Object.assign(known, { done, total: total ?? 0 });
     known.rate.note(done);
@@ -50,11 +51,9 @@ export class LoadView {
     this.#fill();
   }
 
-  /** Stages overlap: weights move on while others are fetched, and only some of the kernels come before them. */
+  /** Stages overlap: weights move on while others are fetched. */
   #hasEnded(name, { done, total }) {
-    if (name === "runtime") return this.#stages.size > 1;
-    if (name === "kernels" && !this.#stages.get("weights")?.ended) return false;
-    return total > 0 && done >= total;
+    return name === "runtime" ? this.#stages.size > 1 : total > 0 && done >= total;
   }
 
   /** All stages in one; it never goes back. */
@@ -63,7 +62,7 @@ export class LoadView {
     for (const [name, { share }] of Object.entries(STAGES)) {
       const each = this.#stages.get(name);
       if (each?.ended) all += share;
-      else if (each?.total && (name !== "kernels" || this.#stages.get("weights")?.ended)) all += (share * each.done) / each.total;
+      else if (each?.total) all += (share * each.done) / each.total;
       // a file of the user's is not fetched
       else if (name === "download" && this.#stages.has("weights")) all += share;
     }
