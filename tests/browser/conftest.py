@@ -35,20 +35,24 @@ MakeBundle = Callable[..., Path]
 OpenPage = Callable[..., AbstractContextManager[Page]]
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    """The plainest static server: no ranges, no caching."""
+class PlainFiles(SimpleHTTPRequestHandler):
+    """The plainest static server: no ranges, and everything whole, since it would tell what changed by the second."""
 
     extensions_map = {**mimetypes.types_map, ".mjs": "text/javascript", ".wasm": "application/wasm"}  # noqa: RUF012
 
+    def send_head(self) -> Any:
+        del self.headers["If-Modified-Since"]
+        return super().send_head()
+
     def log_message(self, *_: Any) -> None:
-        pass
+        """Nothing."""
 
 
 class StaticServer:
     """Serves a folder on this machine until it is closed."""
 
     def __init__(self, folder: Path, port: int = 0) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(PlainFiles, directory=str(folder)))
         self.port = self._server.server_port
         self.url = f"http://localhost:{self.port}/"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

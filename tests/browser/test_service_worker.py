@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page
 
+from tests.browser.conftest import PlainFiles
 from wgpu_engine.bundle.page import precache
 from wgpu_engine.resources import resource_dir
 
@@ -73,13 +73,10 @@ class Site:
     def serve(self) -> None:
         asked = self.asked
 
-        class Handler(SimpleHTTPRequestHandler):
+        class Handler(PlainFiles):
             def do_GET(self) -> None:
                 asked.append(self.path)
                 super().do_GET()
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
 
         root = self.folder.parent
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), partial(Handler, directory=str(root)))
@@ -295,7 +292,6 @@ def test_a_file_that_the_browser_dropped_is_fetched_again(site: Site, context: B
     assert second(page) == "one"
     assert page.evaluate(drop)  # it was kept again
     (site.folder / "second.js").write_text('export const second = "two";')
-    os.utime(site.folder / "second.js", (2e9, 2e9))  # the server tells changes by the second
     assert page.evaluate("() => import('./second.js?x').catch(() => 'refused')") == "refused"
 
 

@@ -271,7 +271,7 @@ def test_experts_with_scales_of_their_own(
 
 
 @pytest.mark.parametrize("rows", [1, 20])
-@pytest.mark.parametrize(("features", "whole"), [(40, True), (77, False)])
+@pytest.mark.parametrize(("features", "whole"), [(40, True), (45, False)])
 def test_experts_in_parts(features: int, whole: bool, rows: int, lab: Any, builder: Any) -> None:
     """Parts of several experts each, and of a part of one."""
     mixture = Mixture("Q8_0", "exact", rows, rows, 5, 2, features, 64)
@@ -315,6 +315,6 @@ def test_a_row_alone_gives_the_same_bits(
         return lab.rows(x, len(values[picked]), width).copy()
 
     alone = np.concatenate([run(1, slice(i, i + 1)) for i in range(live)])
-    for rows in (8, 16, 128):
+    for rows in (8, 128):
         together = np.concatenate([run(rows, slice(i, i + rows)) for i in range(0, live, rows)])
         assert np.array_equal(alone, together), rows
