@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from wgpu_engine.engine.sampling import SamplingParams
 from wgpu_engine.engine.scheduler import Scheduler
 from wgpu_engine.engine.sequence import Sequence, Timings
 from wgpu_engine.engine.service import Service
-from wgpu_engine.errors import DeviceError
+from wgpu_engine.errors import DeviceError, DeviceLostError
 from wgpu_engine.ops.top_tokens import TokenLogProbs
 from wgpu_engine.platform.drive import drive
 
@@ -122,6 +122,21 @@ def test_what_was_scored_serves_others_and_is_never_taken_from_the_cache(
         assert after.timings.cached_tokens > 0
 
 
+def test_a_prompt_that_fills_the_whole_cache(llm: LLM, rng: np.random.Generator) -> None:
+    """It needs no room for a token after it: it would wait for ever, and all others behind it."""
+    engine = Engine(llm._device, llm._engine.model, ctx_size=CTX, precision="exact")
+    scheduler, ids = Scheduler(engine), rng.integers(3, 250, CTX).tolist()
+    for first in (ids, ids[:-1]):
+        found: list[TokenLogProbs] = []
+        sequence = scheduler.add(first, SamplingParams(logprobs=1, max_tokens=CTX - len(first)), Timings(), found)
+        for _ in range(20):
+            if not sequence.finished:
+                drive(scheduler.step())
+        assert sequence.finished and engine.blocks.used == 0
+        check(llm, first, found, 1)
+    engine.free()
+
+
 def test_nobody_starves_behind_a_long_prompt(scheduler: Scheduler, rng: np.random.Generator) -> None:
     first = scheduler.add([5, 6], SamplingParams(max_tokens=40, **WAY), Timings())
     while not first.answer:
@@ -165,5 +180,56 @@ def test_a_kernel_that_is_wrong_ends_only_who_needs_it(
             scores: list[TokenLogProbs] = []
             assert asyncio.run(asked(scores)) == 3 and len(scores) == 2
         assert len(calls) == 2, "it is checked once"
+    finally:
+        service.close()
+
+
+def test_a_device_that_is_lost_before_the_kernels_were_tried(
+    tiny_llama: Callable[..., Path], lose: Callable[[Service], None]
+) -> None:
+    """The model is loaded again for requests that need this trial, too."""
+
+    async def asked(scores: list[TokenLogProbs] | None) -> int:
+        params = SamplingParams(logprobs=1, max_tokens=3, **WAY)
+        async with aclosing(service.answer([5, 6, 7], params, scores=scores)) as chunks:
+            return sum([len(chunk.tokens) async for chunk in chunks])
+
+    service = Service(tiny_llama(), LoadOptions(precision="exact", ctx_size=CTX, slots=2))
+    try:
+        lose(service)
+        with pytest.raises(DeviceLostError):
+            asyncio.run(asked(None))
+        assert asyncio.run(asked([])) == 3
+        lose(service)
+        for scores in ([], None):
+            with suppress(DeviceLostError):
+                asyncio.run(asked(scores))
+        assert asyncio.run(asked([])) == 3
+    finally:
+        service.close()
+
+
+def test_a_device_that_is_lost_while_the_kernels_are_tried(
+    tiny_llama: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    async def lost(_engine: Engine) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            service.loaded.device._device.destroy()  # type: ignore[attr-defined]
+            raise DeviceLostError("it is gone")
+
+    async def asked() -> int:
+        params = SamplingParams(logprobs=1, max_tokens=3, **WAY)
+        async with aclosing(service.answer([5, 6, 7], params, scores=[])) as chunks:
+            return sum([len(chunk.tokens) async for chunk in chunks])
+
+    monkeypatch.setattr(wgpu_engine.engine.service, "check_log_probs", lost)
+    service = Service(tiny_llama(), LoadOptions(precision="exact", ctx_size=CTX, slots=2))
+    try:
+        with pytest.raises(DeviceLostError):
+            asyncio.run(asked())
+        assert asyncio.run(asked()) == 3 and len(calls) == 2
     finally:
         service.close()

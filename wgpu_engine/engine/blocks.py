@@ -57,10 +57,10 @@ class BlockPool:
         """The slot's blocks, in order of the positions that they hold."""
         return self._held[slot]
 
-    def fits(self, ids: Sequence[int]) -> bool:
-        """Whether a sequence that holds `ids` can have blocks for them and for one more token."""
+    def fits(self, ids: Sequence[int], more: int = 1) -> bool:
+        """Whether a sequence that holds `ids` can have blocks for them and for so many more tokens."""
         shared = sum(self._holders[block] > 0 for block, _ in self._prefix(ids))
-        return ceil_div(len(ids) + 1, KV_BLOCK) - shared <= self.free
+        return ceil_div(len(ids) + more, KV_BLOCK) - shared <= self.free
 
     def known(self, ids: Sequence[int]) -> int:
         """How many tokens at the beginning of `ids` blocks hold, the last one apart, whose logits are wanted."""

@@ -138,8 +138,12 @@ class Scheduler:
     def _admit(self) -> None:
         """Gives slots to those who wait, in their order, as far as the cache has room for what they hold."""
         engine = self.engine
-        while self.waiting and self._free and engine.blocks.fits(self.waiting[0].ids):
-            sequence = self.waiting.popleft()
+        while self.waiting and self._free:
+            sequence = self.waiting[0]
+            # a prompt that is only scored may fill the context, and has no token after it
+            if not engine.blocks.fits(sequence.ids, min(1, sequence.limit)):
+                break
+            self.waiting.popleft()
             params = sequence.params
             may_resume = params.cache_prompt and not sequence.unscored
             slot, most = self._best_slot(sequence.ids) if may_resume else (self._free[-1], 0)

@@ -153,16 +153,14 @@ class Service:
                 self._take_commands()
                 if self._closing and not self._requests:
                     return
-                if self._lost is not None:
-                    self._reload()
-                drive(self.scheduler.step())
-                self._deliver()
+                if self._lost is None:
+                    drive(self.scheduler.step())
+                    self._deliver()
             except EngineError as error:
                 _log.warning("requests are ended: %s", error)
                 self._fail(error)
-            except Exception as error:  # a fault of ours must not leave requests without an answer
-                _log.exception("requests are ended by a fault of the engine")
-                self._fail(EngineError(f"the engine failed ({error!r}): try again, and report it if it comes back"))
+            except Exception as error:  # must not leave requests without an answer
+                self._fail(_fault(error))
 
     def _take_commands(self) -> None:
         """Lets new requests in and cancelled ones go; waits for something to do."""
@@ -176,12 +174,13 @@ class Service:
                 self._end(request, None)
             elif request.sequence is None:
                 try:
-                    if request.scores is not None and not self._log_probs_checked:
-                        drive(check_log_probs(self.loaded.engine))
-                        self._log_probs_checked = True
                     request.sequence = self._add(request)
                 except EngineError as error:
                     self._end(request, error)
+                    if isinstance(error, DeviceLostError):
+                        self._fail(error)
+                except Exception as error:
+                    self._end(request, _fault(error))
 
     def _deliver(self) -> None:
         for request in list(self._requests):
@@ -210,19 +209,20 @@ class Service:
             if request.sequence is not None:
                 self._end(request, error)
 
-    def _reload(self) -> None:
-        """Loads the model again, where a request waits for it.
-
-        Requests are let in by the scheduler of the lost device and started anew on the next.
-        """
-        waiting = [request for request in self._requests if request.sequence is not None]
-        self.loaded.device.close()
-        self.loaded = drive(load(self._model, self._options))
-        self.scheduler = Scheduler(self.loaded.engine)
-        self._lost = None
-        self._log_probs_checked = False
-        for request in waiting:
-            request.sequence = self._add(request)
-
     def _add(self, request: Request) -> Sequence:
+        """Lets a request in; after the loss of a device the model is loaded again first."""
+        if self._lost is not None:
+            self.loaded.device.close()
+            self.loaded = drive(load(self._model, self._options))
+            self.scheduler = Scheduler(self.loaded.engine)
+            self._lost, self._log_probs_checked = None, False
+        if request.scores is not None and not self._log_probs_checked:
+            drive(check_log_probs(self.loaded.engine))
+            self._log_probs_checked = True
         return self.scheduler.add(request.ids, request.params, request.timings, request.scores)
+
+
+def _fault(error: Exception) -> EngineError:
+    """What those are told who meet a fault of ours."""
+    _log.exception("requests are ended by a fault of the engine", exc_info=error)
+    return EngineError(f"the engine failed ({error!r}): try again, and report it if it comes back")
