@@ -105,7 +105,10 @@ export class BrowserEngine {
 
   async #load(chosen, { onProgress, ctxSize }, attempt) {
     await this.check();
+    // what is here then may be another attempt's
+    if (attempt.ended) throw attempt.ended;
     await this.#unloadModel();
+    if (attempt.ended) throw attempt.ended;
     const engine = this.#engine ?? (await this.#start(onProgress));
     if (attempt.ended) {
       engine.close();

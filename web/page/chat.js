@@ -73,6 +73,8 @@ export class Chat extends EventTarget {
       this.#forgetRunning();
       if (this.answering) this.open(conversations.newConversation());
     }
+    // the answer is written over what is stored, and the name must outlast that
+    if (running && stored) running.conversation.title = stored.title;
     if (running || !stored || conversation !== this.conversation) return;
     conversation.title = stored.title;
     if (stored.updated > conversation.updated || stored.messages.length > conversation.messages.length) this.open(stored);

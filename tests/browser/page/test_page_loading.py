@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.page.conftest import Visit, answers, error_card, message_field, send
+from tests.browser.page.conftest import Visit, answers, error_card, message_field, send, texts
 
 
 def test_loading_shows_how_far_it_is_and_can_be_cancelled(visit: Visit) -> None:
@@ -126,3 +126,29 @@ def test_another_model_in_mid_answer(visit: Visit) -> None:
     send(page, "Go on")
     expect(answers(page).last).to_contain_text("You said: Go on")
     assert page.evaluate("[fake.loads.length, fake.unloaded, fake.closed]") == [2, 1, 0]
+
+
+def test_a_load_that_was_cancelled_leaves_the_next_one_alone(visit: Visit) -> None:
+    page = visit.open()
+    load = page.get_by_role("button", name="Load Fake 135M")
+    expect(load).to_be_enabled()
+    page.evaluate("""() => {
+      const { gpu } = navigator;
+      const real = gpu.requestAdapter.bind(gpu);
+      let held = new Promise((go) => { fake.goOn = go; });
+      gpu.requestAdapter = async () => {
+        const mine = held;
+        held = null;
+        await mine;
+        return real();
+      };
+    }""")
+    load.click()
+    page.get_by_role("button", name="Cancel").click()
+    load.click()
+    expect(message_field(page)).to_be_visible()
+    page.evaluate("fake.goOn()")
+    page.wait_for_timeout(300)
+    assert page.evaluate("[fake.unloaded, fake.closed]") == [0, 0]
+    send(page, "Hello")
+    assert texts(page)[-1] == "You said: Hello"

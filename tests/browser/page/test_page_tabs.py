@@ -113,3 +113,22 @@ def test_a_name_that_another_tab_gave_stays(visit: Visit) -> None:
     send(first, "More")
     expect(second.locator(".conversation")).to_have_text("A better name")
     expect(first.locator(".conversation")).to_have_text("A better name")
+
+
+def test_a_name_that_another_tab_gives_while_an_answer_is_written(visit: Visit) -> None:
+    first = visit.chat(holdAfter=2)
+    send(first, "One two three", wait=False)
+    expect(answers(first)).to_contain_text("You said:")
+    second = visit.open()
+    second.get_by_role("button", name="More for “One two three”").click()
+    second.get_by_role("menuitem", name="Rename").click()
+    second.get_by_label("Title").fill("A better name")
+    second.get_by_role("button", name="Save").click()
+    expect(first.locator(".conversation")).to_have_text("A better name")
+    first.evaluate("fake.holdAfter = Infinity")
+    expect(first.locator(".message.running")).to_have_count(0)
+    first.wait_for_timeout(300)
+    expect(first.locator(".conversation")).to_have_text("A better name")
+    expect(second.locator(".conversation")).to_have_text("A better name")
+    second.locator(".conversation").click()
+    expect(answers(second)).to_contain_text("three")
