@@ -134,6 +134,36 @@ def test_tokens_and_cost(tiny: Page, desktop: LLM) -> None:
     assert cost["replay_us"] > 0 and cost["python_us"] > 0
 
 
+def test_what_costs_no_step_or_would_spoil_an_answer(tiny: Page, desktop: LLM) -> None:
+    """Steps that are measured write into the cache."""
+    refused = "(number) => engine.cost(number).then(() => null, ({ kind, message }) => `${kind}: ${message}`)"
+    assert "request: there is no step" in tiny.evaluate(refused, 0)
+    assert tiny.evaluate(refused, 1) is None
+    sampling = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
+    found = tiny.evaluate(
+        """async (sampling) => {
+          const refused = (promise) => promise.then(() => null, ({ kind, message }) => `${kind}: ${message}`);
+          const tokens = [];
+          let cost = null;
+          for await (const chunk of engine.generate("hello", sampling)) {
+            tokens.push(...chunk.tokens);
+            cost ??= refused(engine.cost(9));
+          }
+          const measured = engine.cost(9);
+          const answer = await refused(engine.generate("hello", sampling).next());
+          return { tokens, cost: await cost, answer, dispatches: (await measured).dispatches };
+        }""",
+        sampling,
+    )
+    assert found["cost"].startswith("request: an answer is being made") and found["dispatches"] > 0
+    assert found["answer"].startswith("request: the model is being measured")
+    wanted = desktop.generate("hello", **sampling).tokens
+    assert found["tokens"] == wanted == ask(tiny, "generate", "hello", **sampling)["tokens"]
+    tiny.evaluate("engine.load(source, { ctx_size: 2, precision: 'exact' })")
+    assert "request: there is no step" in tiny.evaluate(refused, 9)
+    tiny.evaluate(RELOAD)
+
+
 def test_answers_leave_nothing_behind(tiny: Page) -> None:
     held = "Promise.all([engine.cost(1), engine.memory()]).then(([cost, memory]) => [cost.buffers, memory.heap_bytes])"
     before = tiny.evaluate(held)

@@ -31,6 +31,8 @@ Report = Callable[[str, int, int | None], None]
 class _Loaded:
     model: LoadedModel
     scheduler: Scheduler
+    measured: bool = False
+    """whether its cache is at the mercy of `Session.cost`"""
 
 
 class Session:
@@ -125,17 +127,29 @@ class Session:
         """What a decode step costs this thread, in µs: its replay in JavaScript, and what Python does beside it.
 
         Means of steps that are queued one after the other, without waiting for the device. Conversations start anew.
+
+        Raises:
+            RequestError: an answer is being made, or there is no step to be measured.
         """
         loaded = self._ready()
         engine = loaded.model.engine
-        plan = await engine.decode_plan()
-        replay_us = await self._opened().replay_cost(plan, replays)
-        steps = min(replays, RING - 1)
-        scheduler = Scheduler(engine, ahead=steps)
-        params = SamplingParams(temperature=0, max_tokens=steps + 1, ignore_eos=True)
-        async for _ in scheduler.stream([0], params, Timings()):
-            pass
-        loaded.scheduler.reset()
+        if loaded.scheduler.busy:
+            raise RequestError("an answer is being made: measure when it has ended")
+        # a token is given, another one ends the prompt, and a decode step makes the third
+        if replays < 1 or engine.ctx_size < 3:
+            raise RequestError("there is no step to measure: ask for a replay at least, and a context of 3 tokens")
+        loaded.measured = True
+        try:
+            plan = await engine.decode_plan()
+            replay_us = await self._opened().replay_cost(plan, replays)
+            steps = min(replays, RING - 1)
+            scheduler = Scheduler(engine, ahead=steps)
+            params = SamplingParams(temperature=0, max_tokens=steps + 1, ignore_eos=True)
+            async for _ in scheduler.stream([0], params, Timings()):
+                pass
+        finally:
+            loaded.scheduler.reset()
+            loaded.measured = False
         step_us = 1e6 * sum(scheduler.host_seconds) / len(scheduler.host_seconds)
         return json.dumps(
             {
@@ -161,6 +175,8 @@ class Session:
     def _ready(self) -> _Loaded:
         if self._loaded is None:
             raise RequestError("no model is loaded: load one first")
+        if self._loaded.measured:
+            raise RequestError("the model is being measured: ask again when that has ended")
         return self._loaded
 
 
