@@ -49,6 +49,49 @@ def test_no_violations_of_a_kiosk(make_visit: VisitFactory, scheme: Literal["lig
     assert violations(page) == []
 
 
+CONTRAST = """(button) => {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const luminance = (colour) => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    const [red, green, blue, alpha] = context.getImageData(0, 0, 1, 1).data;
+    const linear = (part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return alpha < 255 ? null : 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+  };
+  const { color, backgroundColor } = getComputedStyle(button);
+  const [ink, ground] = [luminance(color), luminance(backgroundColor)];
+  // on a ground that shines through, the colour is that of text elsewhere
+  return ground === null ? null : (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_buttons_can_be_read_with_the_mouse_over_them(
+    make_visit: VisitFactory, scheme: Literal["light", "dark"]
+) -> None:
+    """As WCAG 2.2 computes contrast (1.4.3, 1.4.11), which axe checks at rest only."""
+    page = make_visit(color_scheme=scheme, reduced_motion="reduce").open()
+    measured = 0
+
+    def check() -> None:
+        nonlocal measured
+        for button in page.locator("button:visible:enabled").all():
+            button.hover()
+            contrast = button.evaluate(CONTRAST)
+            if contrast is not None:
+                measured += 1
+                assert contrast >= 4.5, button.evaluate("(button) => button.outerHTML")
+
+    expect(page.locator(".card")).to_be_visible()
+    check()
+    page.get_by_role("button", name="Load Fake 135M").click()
+    send(page, "Hello")
+    message_field(page).fill("Again")
+    check()
+    assert measured > 4
+
+
 def too_wide(page: Page) -> Any:
     return page.evaluate(
         "[document.documentElement, document.body, ...document.querySelectorAll('.log, .screen, .dialog, .column')]"
