@@ -23,10 +23,11 @@ from wgpu_engine.server.embedding_service import EmbeddingService
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-@pytest.fixture(scope="module", params=["a language model", "an encoder"])
+@pytest.fixture(params=["a language model", "an encoder"])
 def operations(
     request: pytest.FixtureRequest, no_kernel_check: None, tiny_llama: Callable[..., Path], bert: Path
 ) -> Iterator[list[Any]]:
+    """Of an application of the test's own: with each test schemathesis shuts those down that it has asked."""
     service: Service | EmbeddingService
     if request.param == "an encoder":
         service = encoding = EmbeddingService(bert, {})
