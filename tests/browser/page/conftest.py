@@ -119,6 +119,21 @@ def answers(page: Page) -> Locator:
     return page.locator(".message.assistant")
 
 
+def delete(page: Page, title: str) -> None:
+    """Deletes a conversation, as the sidebar lets one."""
+    page.get_by_role("button", name=f"More for “{title}”").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+
+
+def rename(page: Page, title: str, name: str) -> None:
+    """Gives a conversation another name, as the sidebar lets one."""
+    page.get_by_role("button", name=f"More for “{title}”").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    page.get_by_label("Title").fill(name)
+    page.get_by_role("button", name="Save").click()
+
+
 def send(page: Page, text: str, *, wait: bool = True) -> None:
     """Sends a message and waits for the end of its answer."""
     message_field(page).fill(text)

@@ -5,7 +5,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.page.conftest import Visit, answers, asked, message_field, send, texts
+from tests.browser.page.conftest import Visit, answers, asked, delete, message_field, rename, send, texts
 
 
 def test_conversations_outlast_the_page(visit: Visit) -> None:
@@ -45,9 +45,7 @@ def test_a_browser_that_keeps_nothing(visit: Visit) -> None:
     assert texts(page)[-1] == "You said: Hello"
     expect(page.locator(".conversation")).to_have_text("Hello")
     expect(page.get_by_text("conversations go with the page")).to_be_visible()
-    page.get_by_role("button", name="More for “Hello”").click()
-    page.get_by_role("menuitem", name="Delete").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
+    delete(page, "Hello")
     expect(page.locator(".conversations .hint")).to_have_text("Nothing yet.")
     page.get_by_role("button", name="Settings").click()
     page.get_by_label("Temperature", exact=True).fill("0")
@@ -62,18 +60,13 @@ def test_renaming_and_deleting(visit: Visit) -> None:
     for text in ("One", "Two", "Three"):
         page.get_by_role("button", name="New chat").click()
         send(page, text)
-    page.get_by_role("button", name="More for “Two”").click()
-    page.get_by_role("menuitem", name="Rename").click()
-    page.get_by_label("Title").fill("A better name")
-    page.get_by_role("button", name="Save").click()
+    rename(page, "Two", "A better name")
     expect(page.locator(".conversation")).to_have_text(["Three", "A better name", "One"], use_inner_text=True)
     page.get_by_role("button", name="More for “Three”").click()
     page.get_by_role("menuitem", name="Delete").click()
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".conversation")).to_have_count(3)
-    page.get_by_role("button", name="More for “Three”").click()
-    page.get_by_role("menuitem", name="Delete").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
+    delete(page, "Three")
     expect(page.locator(".conversation")).to_have_count(2)
     expect(page.locator(".message")).to_have_count(0)
     page.get_by_role("button", name="All conversations").click()
@@ -88,9 +81,7 @@ def test_deleting_the_conversation_that_is_answered(visit: Visit) -> None:
     page = visit.chat(holdAfter=2)
     send(page, "One two three", wait=False)
     expect(answers(page)).to_contain_text("You said:")
-    page.get_by_role("button", name="More for “One two three”").click()
-    page.get_by_role("menuitem", name="Delete").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
+    delete(page, "One two three")
     expect(page.locator(".conversation")).to_have_count(0)
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     page.reload()

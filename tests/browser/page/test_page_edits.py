@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.page.conftest import Visit, answers, asked, message_field, send, texts
+from tests.browser.page.conftest import Visit, answers, asked, delete, message_field, send, texts
 
 
 def test_an_edited_message_goes_on_from_there(visit: Visit) -> None:
@@ -85,9 +85,7 @@ def test_an_edit_goes_with_its_conversation(visit: Visit) -> None:
     page = visit.chat()
     send(page, "One")
     edit(page, "My secret")
-    page.get_by_role("button", name="More for “One”").click()
-    page.get_by_role("menuitem", name="Delete").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
+    delete(page, "One")
     expect(page.locator(".conversation")).to_have_count(0)
     assert "My secret" not in page.evaluate("JSON.stringify({ ...sessionStorage })")
 

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.page.conftest import Visit, answers, error_card, message_field, send
+from tests.browser.page.conftest import Visit, answers, delete, error_card, message_field, rename, send
 
 
 def test_a_second_tab_asks_before_it_takes_the_model(visit: Visit) -> None:
@@ -66,9 +66,7 @@ def test_what_one_tab_adds_to_a_conversation_the_other_shows(visit: Visit) -> No
     send(first, "More")
     expect(answers(second)).to_have_count(2)
     expect(answers(second).last).to_contain_text("You said: More")
-    first.get_by_role("button", name="More for “Hello”").click()
-    first.get_by_role("menuitem", name="Delete").click()
-    first.get_by_role("button", name="Delete", exact=True).click()
+    delete(first, "Hello")
     expect(second.locator(".conversation")).to_have_count(0)
 
 
@@ -91,9 +89,7 @@ def test_deleting_a_conversation_that_another_tab_answers(visit: Visit) -> None:
     send(first, "One two three", wait=False)
     expect(answers(first)).to_contain_text("You said:")
     second = visit.open()
-    second.get_by_role("button", name="More for “One two three”").click()
-    second.get_by_role("menuitem", name="Delete").click()
-    second.get_by_role("button", name="Delete", exact=True).click()
+    delete(second, "One two three")
     expect(first.locator(".message.running")).to_have_count(0)
     expect(first.locator(".conversation")).to_have_count(0)
     second.reload()
@@ -105,10 +101,7 @@ def test_a_name_that_another_tab_gave_stays(visit: Visit) -> None:
     first = visit.chat()
     send(first, "Hello")
     second = visit.open()
-    second.get_by_role("button", name="More for “Hello”").click()
-    second.get_by_role("menuitem", name="Rename").click()
-    second.get_by_label("Title").fill("A better name")
-    second.get_by_role("button", name="Save").click()
+    rename(second, "Hello", "A better name")
     expect(first.locator(".conversation")).to_have_text("A better name")
     send(first, "More")
     expect(second.locator(".conversation")).to_have_text("A better name")
@@ -120,10 +113,7 @@ def test_a_name_that_another_tab_gives_while_an_answer_is_written(visit: Visit) 
     send(first, "One two three", wait=False)
     expect(answers(first)).to_contain_text("You said:")
     second = visit.open()
-    second.get_by_role("button", name="More for “One two three”").click()
-    second.get_by_role("menuitem", name="Rename").click()
-    second.get_by_label("Title").fill("A better name")
-    second.get_by_role("button", name="Save").click()
+    rename(second, "One two three", "A better name")
     expect(first.locator(".conversation")).to_have_text("A better name")
     first.evaluate("fake.holdAfter = Infinity")
     expect(first.locator(".message.running")).to_have_count(0)
