@@ -20,7 +20,7 @@
 {% endif %}
 {% if quant_is_float %}
 fn embedding(index: u32, block: u32, lane: u32) -> vec4<f32> {
-  return values(index, block * 8u + lane);
+  return values(index, block * 8u, lane);
 }
 {% else %}
 {% include "quants/unit_values.wgsl" %}

@@ -71,7 +71,7 @@ fn main(
 {% endfor %}
 {% for p in range(ports) %}{% for v in range(4) %}
     {
-      let x = values(${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u, group);
+      let x = values(${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u, 0u, group);
 {% for t in range(tile) %}
       sums${t}_${p}_${v} = fma(x, x${t}, sums${t}_${p}_${v});
 {% endfor %}
@@ -107,7 +107,7 @@ fn main(
 {% endif %}
 {% for i in range(8) %}
 {% if quant_is_float %}
-      let w${i} = values(f, unit * 8u + ${i}u);
+      let w${i} = values(f, unit * 8u, ${i}u);
 {% else %}
       let w${i} = weight4(q.${"lo" if i < 4 else "hi"}.${"xyzw"[i % 4]}, s.${"x" if i < 4 else "z"}, s.${"y" if i < 4 else "w"});
 {% endif %}

@@ -58,7 +58,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var sums = vec4<f32>(0.0);
 {% if quant_is_float %}
         for (var group = run * 64u; group < min(run * 64u + 64u, ${(k + 3) // 4}u); group++) {
-          sums = fma(values(f, group), a[row * ${(k + 3) // 4}u + group], sums);
+          sums = fma(values(f, 0u, group), a[row * ${(k + 3) // 4}u + group], sums);
         }
 {% else %}
         for (var unit = run * 8u; unit < min(run * 8u + 8u, ${k // 32}u); unit++) {

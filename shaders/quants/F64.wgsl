@@ -8,7 +8,7 @@ fn single(bits: vec2<u32>) -> f32 {
   return bitcast<f32>((bits.y & 0x80000000u) | select(finite, 0x7f800000u, exponent > 1150u));
 }
 
-fn values(feature: u32, group: u32) -> vec4<f32> {
-  let i = (VALUES + feature * VALUES_ROW) / 4u + 2u * group;
-  return vec4<f32>(single(w[i].xy), single(w[i].zw), single(w[i + 1u].xy), single(w[i + 1u].zw));
+fn values(feature: u32, first: u32, i: u32) -> vec4<f32> {
+  let at = (VALUES + feature * VALUES_ROW) / 4u + 2u * (first + i);
+  return vec4<f32>(single(w[at].xy), single(w[at].zw), single(w[at + 1u].xy), single(w[at + 1u].zw));
 }

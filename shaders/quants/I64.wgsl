@@ -7,7 +7,7 @@ fn number(bits: vec2<u32>) -> f32 {
   return select(size, -size, negative);
 }
 
-fn values(feature: u32, group: u32) -> vec4<f32> {
-  let i = (INTEGERS + feature * INTEGERS_ROW) / 4u + 2u * group;
-  return vec4<f32>(number(w[i].xy), number(w[i].zw), number(w[i + 1u].xy), number(w[i + 1u].zw));
+fn values(feature: u32, first: u32, i: u32) -> vec4<f32> {
+  let at = (INTEGERS + feature * INTEGERS_ROW) / 4u + 2u * (first + i);
+  return vec4<f32>(number(w[at].xy), number(w[at].zw), number(w[at + 1u].xy), number(w[at + 1u].zw));
 }

@@ -1,12 +1,6 @@
 {# Copies one field of a chunk of raw blocks into its plane, a thread a word. `granule` is the largest power of two, up to
-   4, that divides the field's place and size: how many bytes can be moved at once. NaN and
-   infinite floats are counted, and the highest number of a tensor with some is kept. #}
-@group(0) @binding(0) var<storage, read> raw: array<u32>;
-@group(0) @binding(1) var<storage, read_write> plane: array<u32>;
-@group(0) @binding(2) var<storage, read> shape: array<u32>;
-{% if floats %}
-@group(0) @binding(3) var<storage, read_write> flaws: array<atomic<u32>>;
-{% endif %}
+   4, that divides the field's place and size: how many bytes can be moved at once. #}
+{% include "repack/chunk.wgsl" %}
 
 fn raw_byte(i: u32) -> u32 {
   return (raw[i >> 2u] >> (8u * (i & 3u))) & 255u;
@@ -23,8 +17,6 @@ fn place(row: u32, i: u32) -> u32 {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  // shape: rows of the chunk, first row in the plane, start of the plane, words between its rows, bytes in its rows,
-  // bytes between rows of the chunk, number of the tensor
   let i = (workgroup.y * 65535u + workgroup.x) * 64u + thread;
   let words = (shape[4] + 3u) / 4u;
   let row = i / words;
@@ -59,8 +51,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 {% endif %}
 {% if floats %}
   if (flawed) {
-    atomicAdd(&flaws[0], 1u);
-    atomicMax(&flaws[1], shape[6]);
+    atomicMax(&flaws[0], shape[6]);
   }
 {% endif %}
   plane[shape[2] + (shape[1] + row) * shape[3] + i % words] = value;

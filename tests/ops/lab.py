@@ -128,8 +128,8 @@ class Lab:
         tensor = TensorInfo(f"{type_name}[{rows},{k}]", quant, (rows, k), source, before, raw.nbytes)
         return Matrix(tensor, values_of(quant, raw)[:, :k])
 
-    def loader(self) -> Loader:
-        return Loader(self.device, lambda _: None)
+    def loader(self, *, halve: bool = False) -> Loader:
+        return Loader(self.device, lambda _: None, halve=halve)
 
     def _keep(self, *weights: Weight) -> tuple[Weight, ...]:
         self._made += [part.buffer for weight in weights for part in weight.parts]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.quants import QUANT_TYPES
 from wgpu_engine.ops import repack
 from wgpu_engine.platform.drive import drive
@@ -64,6 +65,33 @@ def test_largest_numbers_are_no_flaw(lab: Any) -> None:
     for name, dtype in (("F32", np.float32), ("F16", np.float16)):
         largest = np.array([[np.finfo(dtype).max, np.finfo(dtype).min, np.finfo(dtype).tiny, 0]], dtype)
         assert loaded(lab, lab.matrix(name, 1, 4, largest.view(np.uint8))) == []
+
+
+def halved(lab: Any, values: Any) -> list[str]:
+    """The warnings of loading F32 as F16, between others."""
+    loader = lab.loader(halve=True)
+    for matrix in (lab.matrix("F32", 3, 5), values, lab.matrix("F16", 3, 5)):
+        lab.device.free(drive(loader.weight(matrix.tensor.name, [[matrix.tensor]])).parts[0].buffer)
+    drive(loader.finish())
+    return list(loader.warnings)
+
+
+@pytest.mark.parametrize("value", [65504.1, -65520.0, 1e30, -3.4e38])
+def test_what_is_too_large_for_halves_is_refused(value: float, lab: Any) -> None:
+    for k in (1, 2, 33):
+        values = np.zeros((7, k), np.float32)
+        values[-1, -1] = value
+        matrix = lab.matrix("F32", 7, k, values.view(np.uint8))
+        assert loaded(lab, matrix) == []
+        with pytest.raises(UnsupportedModelError, match=r"F32\[7,\d+\] holds values beyond 65504.* precision exact"):
+            halved(lab, matrix)
+    assert halved(lab, lab.matrix("F32", 1, 3, np.array([[65504, -65504, 0]], np.float32).view(np.uint8))) == []
+
+
+@pytest.mark.parametrize("bits", [NAN["f32"], INFINITE["f32"]])
+def test_flawed_weights_that_are_halved_are_told(bits: int, lab: Any) -> None:
+    (warning,) = halved(lab, spoil(lab.matrix("F32", 5, 33), 2, bits))
+    assert "blk.3.ffn_up.weight" in warning
 
 
 def test_one_warning_is_enough(lab: Any, monkeypatch: Any) -> None:

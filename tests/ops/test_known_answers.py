@@ -160,6 +160,7 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
     ("template", "old", "new", "starts"),
     [
         ("repack/", "= value;", "= value ^ 1u;", ["repack"]),
+        ("repack/", "pack2x16float(", "pack2x16float(1.01 * ", ["halve"]),
         ("embed/", "* 1.5", "* 1.4999", ["embed"]),
         ("matmul/", "1.0 + exp(-v)", "1.0 + exp(-2.0 * v)", ["gate", "gated"]),
         ("matmul/", "1.0 / sqrt(", "1.01 / sqrt(", ["gate", "gated", "activated", "matmul", "residual"]),

@@ -49,6 +49,40 @@ def test_rows_mean_what_gguf_says(name: str, lab: Any, builder: Any, monkeypatch
         assert same(lab.embedded(whole, lab.load(matrix)), matrix.values), f"chunks of {rows} rows"
 
 
+@pytest.mark.parametrize("k", [1, 2, 37, 64])
+def test_f32_kept_as_f16(k: int, lab: Any, builder: Any, monkeypatch: Any) -> None:
+    """Two ports of matrices laid one below the other, in chunks and parts; other types stay what they are."""
+    values = [(lab.rng.standard_normal((rows, k)) * 8).astype(np.float32) for rows in (33, 12, 40, 5)]
+    matrices = [lab.matrix("F32", len(each), k, each.view(np.uint8)) for each in values]
+    ports = [[matrix.tensor for matrix in port] for port in (matrices[:2], matrices[2:])]
+    monkeypatch.setattr(repack, "CHUNK", 4 * 7 * k + 3)
+    loader = lab.loader(halve=True)
+    with lab.limits(binding_bytes=4 * plane_layout(QUANT_TYPES["F16"], k, 64)[1]):
+        weight = drive(loader.weight("w", ports))
+    other = drive(loader.weight("other", [[lab.matrix("BF16", 3, k).tensor]]))
+    drive(loader.finish())
+    assert (weight.quant.name, other.quant.name) == ("F16", "BF16")
+    assert len(weight.parts) == 2
+    ported = [np.concatenate(port) for port in (values[:2], values[2:])]
+    for part in weight.parts:
+        rows = 2 * part.features
+        flat = Weight("flat", weight.quant, rows, k, (replace(part, start=0, stop=rows),))
+        wanted = np.concatenate([port[part.start : part.stop] for port in ported])
+        # WGSL may round a half either way
+        np.testing.assert_allclose(lab.embedded(builder(rows), flat), wanted, rtol=2.0**-10, atol=2.0**-24)
+    for part in (*weight.parts, *other.parts):
+        lab.device.free(part.buffer)
+
+
+def test_a_router_stays_in_f32(lab: Any) -> None:
+    loader = lab.loader(halve=True)
+    gain = replace(lab.matrix("F32", 1, 64).tensor, shape=(64,))
+    weight = drive(loader.router(lab.matrix("F32", 8, 64).tensor, gain))
+    drive(loader.finish())
+    assert weight.quant.name == "F32"
+    lab.device.free(weight.parts[0].buffer)
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_a_split_weight_is_the_same(name: str, lab: Any, builder: Any, monkeypatch: Any) -> None:
     matrix = lab.matrix(name, 75, width(name, 1))

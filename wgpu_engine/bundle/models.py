@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wgpu_engine.bundle.page_encoder import PageEncoder
-from wgpu_engine.engine.memory import context_size, footprint
+from wgpu_engine.engine.memory import context_size, footprint, weight_bytes
 from wgpu_engine.engine.rehearsal import Rehearsal, rehearse
 from wgpu_engine.errors import BundleError, EngineError, ModelFileError
 from wgpu_engine.files import catalogue
@@ -126,7 +126,7 @@ def _memory(name: str, file: Survey) -> int:
         if found.description and not obstacles:
             _refuse_encoders(name, found)
             _check_tokenizer(name, file, found.description.vocab)
-            weights = sum(tensor.nbytes for tensor in file.tensors.values())
+            weights = weight_bytes(file.tensors.values(), "fast")
             return footprint(found.description, weights, context_size(found.description, None), "f16").total
     raise BundleError(f"{name} can't go into a bundle: {obstacles[0] if obstacles else 'its tensors are not known'}")
 

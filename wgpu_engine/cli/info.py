@@ -186,7 +186,7 @@ def _memory(
     file: "Survey", rehearsal: "Rehearsal", adapter: "AdapterInfo | None", options: ModelOptions
 ) -> dict[str, Any] | None:
     """Bytes that the model takes with these options, and those there are; `available` is None where nobody tells."""
-    from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+    from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget, weight_bytes
     from wgpu_engine.errors import OutOfMemoryError, RequestError
 
     description = rehearsal.description
@@ -197,7 +197,7 @@ def _memory(
     except RequestError:
         # the rehearsal has said it
         return None
-    weights = sum(tensor.nbytes for tensor in file.tensors.values())
+    weights = weight_bytes(file.tensors.values(), options.precision)
     need = footprint(description, weights, ctx_size, "f32" if description.encodes else options.kv_type)
     available = options.memory_budget or (memory_budget(adapter) if adapter else None)
     refusal = None

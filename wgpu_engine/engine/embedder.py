@@ -10,7 +10,7 @@ from wgpu_engine.engine.answers import in_thread
 from wgpu_engine.engine.encoder import Encoder
 from wgpu_engine.engine.kernel_check import check_kernels
 from wgpu_engine.engine.loading import Precision, Progress, load_weights
-from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget, weight_bytes
 from wgpu_engine.engine.opening import described, opened
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.engine.turns import Turns
@@ -38,7 +38,8 @@ class Embedder(Closing):
     Args:
         model: path of a GGUF file or of a folder of safetensors, or name of a model in the store.
         device: index of an adapter, or text of its name; by default the most capable kind.
-        precision: "fast" quantizes activations to int8 for quantized weights, "exact" keeps floats.
+        precision: "fast" quantizes activations to int8 for quantized weights and keeps F32 weights as F16, "exact"
+            computes in floats with the weights as they are.
         memory_budget: bytes that the model may take on the adapter.
         progress: called with a stage ("weights", "kernels"), what is done and the total.
 
@@ -81,10 +82,11 @@ class Embedder(Closing):
                 )
             self.max_tokens = context_size(self.description, None)
             """tokens that a text may have; of longer ones the end is cut off"""
-            need = footprint(self.description, file.tensor_bytes, self.max_tokens, "f32")
+            on_device = weight_bytes(file.tensors.values(), precision)
+            need = footprint(self.description, on_device, self.max_tokens, "f32")
             check_budget(need, memory_budget(self._device.adapter) if budget is None else budget, self.max_tokens)
             self.tokenizer = open_tokenizer(file.metadata, self.description.vocab, TokenizersEncoder)
-            weights = await load_weights(self._device, file, self.warnings, progress)
+            weights = await load_weights(self._device, file, precision, self.warnings, progress)
             self._encoder = Encoder(
                 self._device, weights, longest=self.max_tokens, precision=precision, tuning=load_tuning(self._device)
             )

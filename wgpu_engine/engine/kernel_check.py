@@ -17,14 +17,14 @@ from wgpu_engine.engine.encoder import Encoder
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.errors import DeviceError
 from wgpu_engine.files.gguf import TensorInfo
-from wgpu_engine.files.quants import QuantType
+from wgpu_engine.files.quants import QUANT_TYPES, QuantType
 from wgpu_engine.files.store import Store, read_record, write_record
 from wgpu_engine.gpu.fingerprint import fingerprint
 from wgpu_engine.ops.attention import PARTITION
 from wgpu_engine.ops.builder import OpCall
 from wgpu_engine.ops.known_answers.bias import bias_error
 from wgpu_engine.ops.known_answers.log_prob import log_prob_error
-from wgpu_engine.ops.known_answers.repack import repack_error
+from wgpu_engine.ops.known_answers.repack import halving_error, repack_error
 from wgpu_engine.ops.known_answers.sampling import sampling_error
 from wgpu_engine.ops.known_answers.top_tokens import top_tokens_error
 from wgpu_engine.ops.known_answers.trial import KnownAnswer, Stage, Trial, answer
@@ -169,8 +169,11 @@ async def first_wrong(engine: Checked, progress: Progress) -> KnownAnswer | None
 
 async def _answers(engine: Checked, trial: Trial) -> AsyncIterator[KnownAnswer]:
     stages = [_stage(engine, trial, *plan) for plan in _plans(engine)]
-    for quant in _types(stages):
+    types = _types(stages)
+    for quant in types:
         yield await answer(f"repack {quant.name}", partial(_repack_error, trial, quant))
+    if QUANT_TYPES["F16"] in types and engine.precision == "fast":
+        yield await answer("halve F32", partial(halving_error, trial))
     tried: set[str] = set()
     for stage in stages:
         done: set[str] = set()

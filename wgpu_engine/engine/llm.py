@@ -51,7 +51,8 @@ class LLM(Closing):
     Args:
         model: path of a GGUF file or of a folder of safetensors, or name of a model in the store.
         device: index of an adapter, or text of its name; by default the most capable kind.
-        precision: "fast" quantizes activations to int8 for quantized weights, "exact" keeps floats.
+        precision: "fast" quantizes activations to int8 for quantized weights and keeps F32 weights as F16, "exact"
+            computes in floats with the weights as they are.
         ctx_size: positions of prompt and answer together; by default the model's own, up to 4096.
         kv_type: how keys and values are kept.
         memory_budget: bytes that the model may take on the adapter.

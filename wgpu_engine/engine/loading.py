@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.kernel_check import check_kernels
-from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget
+from wgpu_engine.engine.memory import check_budget, context_size, footprint, memory_budget, weight_bytes
 from wgpu_engine.engine.states import MOST_ROWS
 from wgpu_engine.engine.tuning import load_tuning
 from wgpu_engine.errors import EncoderError, RequestError
@@ -108,8 +108,12 @@ class LoadedModel:
         return self.tokenizer.encode_prompt(prompt)
 
 
-async def load_weights(device: Device, file: ModelFile, warnings: list[str], progress: Progress | None) -> Model:
-    """Brings a model's weights onto a device; `warnings` get what is odd about them.
+async def load_weights(
+    device: Device, file: ModelFile, precision: Precision, warnings: list[str], progress: Progress | None
+) -> Model:
+    """Brings a model's weights onto a device, where `fast` keeps matrices of F32 as F16.
+
+    `warnings` get what is odd about them.
 
     Raises:
         EngineError: what `load_model` raises, or the file can't be read.
@@ -122,7 +126,7 @@ async def load_weights(device: Device, file: ModelFile, warnings: list[str], pro
         if progress is not None:
             progress("weights", done, file.tensor_bytes)
 
-    loader = Loader(device, advance)
+    loader = Loader(device, advance, halve=precision == "fast")
     model = await load_model(device, file.metadata, file.tensors, loader)
     await loader.finish()
     warnings += [*file.notes, *loader.warnings]
@@ -157,7 +161,8 @@ async def load_file(
             f"a context of {ctx_size} is more than the {description.context} positions that the model was trained for: "
             "expect worse answers beyond them"
         )
-    need = footprint(description, file.tensor_bytes, ctx_size, options.kv_type, options.slots, options.kv_positions)
+    weights = weight_bytes(file.tensors.values(), options.precision)
+    need = footprint(description, weights, ctx_size, options.kv_type, options.slots, options.kv_positions)
     budget = memory_budget(device.adapter) if options.memory_budget is None else options.memory_budget
     check_budget(need, budget, ctx_size)
     tokenizer = open_tokenizer(file.metadata, description.vocab, encoder)
@@ -168,7 +173,7 @@ async def load_file(
             "vocabulary or its name points"
         )
     await file.fetch()  # after all that may speak against it
-    model = await load_weights(device, file, warnings, progress)
+    model = await load_weights(device, file, options.precision, warnings, progress)
     engine = Engine(
         device,
         model,

@@ -1,11 +1,14 @@
 """What a model takes on an adapter, and whether that is there."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from wgpu_engine.engine.states import state_bytes
 from wgpu_engine.errors import OutOfMemoryError, RequestError
+from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.gpu.device import AdapterInfo
 from wgpu_engine.models.model import Description
 from wgpu_engine.ops.builder import ceil_div
@@ -60,18 +63,28 @@ def kv_blocks(ctx_size: int, slots: int, kv_positions: int | None) -> int:
     return slots * whole if kv_positions is None else max(whole, ceil_div(kv_positions, KV_BLOCK))
 
 
+def weight_bytes(tensors: Iterable[TensorInfo], precision: Literal["exact", "fast"]) -> int:
+    """What tensors take on a device, where `fast` keeps matrices of F32 as F16."""
+    return sum(
+        tensor.nbytes // (2 if precision == "fast" and tensor.type.name == "F32" and len(tensor.shape) > 1 else 1)
+        for tensor in tensors
+    )
+
+
 def footprint(
     description: Description,
-    tensor_bytes: int,
+    weights: int,
     ctx_size: int,
     kv_type: KVType,
     slots: int = 1,
     kv_positions: int | None = None,
 ) -> Footprint:
-    """What a model takes, with room for `slots` sequences of up to `ctx_size` positions, `kv_positions` together."""
+    """What a model takes with so many bytes of `weights`, and with room for `slots` sequences of up to `ctx_size`
+    positions, `kv_positions` together.
+    """
     blocks = kv_blocks(ctx_size, slots, kv_positions)
     kv = sum(state_bytes(state, ctx_size, slots, blocks, kv_type) for state in description.states)
-    return Footprint(tensor_bytes, kv)
+    return Footprint(weights, kv)
 
 
 def memory_budget(adapter: AdapterInfo) -> int | None:

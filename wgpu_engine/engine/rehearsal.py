@@ -10,7 +10,7 @@ from wgpu_engine.engine.engine import Engine
 from wgpu_engine.engine.memory import context_size
 from wgpu_engine.errors import EngineError
 from wgpu_engine.files.gguf import TensorInfo, UnreadableTensor
-from wgpu_engine.files.quants import QUANT_TYPES
+from wgpu_engine.files.quants import QUANT_TYPES, QuantType
 from wgpu_engine.gpu.device import AdapterInfo, Buffer, Dispatch, Pending, Plan
 from wgpu_engine.models.model import Description
 from wgpu_engine.models.registry import describe, load_described
@@ -65,7 +65,7 @@ async def rehearse(
     device = _NoDevice(adapter or _NO_ADAPTER)
     try:
         found.description = describe(metadata, known)
-        loader = _Reader(device, lambda count: None)
+        loader = _Reader(device, lambda count: None, halve=precision == "fast")
         model = await load_described(device, metadata, wanted, found.description, loader)
         await loader.finish()
         found.warnings = loader.warnings
@@ -110,7 +110,9 @@ class _WantedTensors(Tensors):
 class _Reader(Loader):
     """Reads vectors, since what is in them may stand in the way, but no rows of weights."""
 
-    async def _rows(self, part: WeightPart, row: int, tensor: TensorInfo, first: int, count: int) -> None:
+    async def _rows(
+        self, part: WeightPart, quant: QuantType, row: int, tensor: TensorInfo, first: int, count: int
+    ) -> None:
         pass
 
     async def _scaled(self, tensor: TensorInfo, gain: TensorInfo) -> TensorInfo:

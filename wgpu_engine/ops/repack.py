@@ -11,8 +11,8 @@ from operator import mul
 from wgpu_engine.errors import UnsupportedModelError
 from wgpu_engine.files.gguf import TensorInfo
 from wgpu_engine.files.grids import grid
-from wgpu_engine.files.quants import QUANT_TYPES, QuantType
-from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch
+from wgpu_engine.files.quants import QUANT_TYPES, Field, QuantType
+from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch, Shader
 from wgpu_engine.gpu.wgsl import assemble
 from wgpu_engine.ops.builder import ceil_div
 from wgpu_engine.ops.weight import Weight, WeightPart, plane_layout, split_features
@@ -26,11 +26,17 @@ _FORMATS = {"F64": "d", "F32": "f", "F16": "e", "I8": "b", "I16": "h", "I32": "i
 
 
 class Loader:
-    """Uploads weights and vectors; keeps one chunk of raw blocks on the device until it is closed."""
+    """Uploads weights and vectors; keeps one chunk of raw blocks on the device until it is closed.
 
-    def __init__(self, device: Device, progress: Callable[[int], None]) -> None:
+    Args:
+        progress: called with the bytes that were read.
+        halve: keep matrices of F32 as F16.
+    """
+
+    def __init__(self, device: Device, progress: Callable[[int], None], *, halve: bool = False) -> None:
         self.device = device
         self.progress = progress
+        self.halve = halve
         self.warnings: list[str] = []
         self._raw = device.buffer(CHUNK, "raw blocks")
         self._shape = device.buffer(4 * _SHAPE_WORDS, "shape of a chunk")
@@ -38,11 +44,21 @@ class Loader:
         self._names = [""]
 
     async def finish(self) -> None:
-        """Notes weights that are no numbers in `warnings`, and closes."""
-        count, tensor = struct.unpack_from("<2I", await self.device.receive(self.device.read(self._flaws, 0, 16)))
-        if count:
-            self._warn(self._names[tensor])
+        """Notes weights that are no numbers in `warnings`, and closes.
+
+        Raises:
+            UnsupportedModelError: weights that are too large for what they were to be kept as.
+        """
+        flaws = await self.device.receive(self.device.read(self._flaws, 0, 16))
         self.close()
+        flawed, too_large = struct.unpack_from("<2I", flaws)
+        if flawed:
+            self._warn(self._names[flawed])
+        if too_large:
+            raise UnsupportedModelError(
+                f"the tensor {self._names[too_large]} holds values beyond 65504, too large for the 16 bits of `fast`: "
+                "load the model with precision exact"
+            )
 
     def close(self) -> None:
         """Frees what loading took."""
@@ -59,13 +75,19 @@ class Loader:
 
         The features of `experts` experts are one expert's after another's.
         """
+        given = ports[0][0].type
+        kept = QUANT_TYPES["F16"] if self.halve and given.name == "F32" else given
+        return await self._weight(name, ports, experts, kept)
+
+    async def _weight(self, name: str, ports: Sequence[Sequence[TensorInfo]], experts: int, quant: QuantType) -> Weight:
+        """The same, kept as `quant`."""
         first = ports[0][0]
         features, k = sum(tensor.rows for tensor in ports[0]) // experts, first.columns
         limit = min(self.device.limits.binding_bytes, self.device.limits.buffer_bytes)
         parts = []
-        for start, stop in split_features(first.type, features, k, len(ports), limit, experts):
+        for start, stop in split_features(quant, features, k, len(ports), limit, experts):
             rows = (stop - start) * len(ports)
-            planes, words = plane_layout(first.type, k, rows)
+            planes, words = plane_layout(quant, k, rows)
             part = WeightPart(start, stop, self.device.buffer(4 * words, name), planes)
             for port, tensors in enumerate(ports):
                 at = 0
@@ -73,13 +95,13 @@ class Loader:
                     low, high = max(start, at), min(stop, at + tensor.rows)
                     if low < high:
                         row = port * (stop - start) + low - start
-                        await self._rows(part, row, tensor, low - at, high - low)
+                        await self._rows(part, quant, row, tensor, low - at, high - low)
                     at += tensor.rows
-            if first.type.grid:
-                self.device.write(part.buffer, 4 * planes["grid"][0], grid(first.type.grid))
+            if quant.grid:
+                self.device.write(part.buffer, 4 * planes["grid"][0], grid(quant.grid))
             parts.append(part)
         return Weight(
-            name, first.type, features, k, tuple(parts), len(ports), experts, await self._factors(name, ports, experts)
+            name, quant, features, k, tuple(parts), len(ports), experts, await self._factors(name, ports, experts)
         )
 
     async def _factors(self, name: str, ports: Sequence[Sequence[TensorInfo]], experts: int) -> Buffer | None:
@@ -119,7 +141,7 @@ class Loader:
         """An unquantized matrix, its columns times a norm's gain, for what reads the values before that norm."""
         scaled = await self._scaled(tensor, gain)
         self.progress(tensor.nbytes - scaled.nbytes)
-        return await self.weight(tensor.name, [[scaled]])
+        return await self._weight(tensor.name, [[scaled]], 1, scaled.type)
 
     async def _scaled(self, tensor: TensorInfo, gain: TensorInfo) -> TensorInfo:
         """In memory, as f32."""
@@ -175,8 +197,10 @@ class Loader:
         self.device.write(buffer, 0, struct.pack(f"<{len(values)}f", *values))
         return buffer
 
-    async def _rows(self, part: WeightPart, row: int, tensor: TensorInfo, first: int, count: int) -> None:
-        """Repacks rows first..first+count of a tensor into rows of the part's planes from `row` on."""
+    async def _rows(
+        self, part: WeightPart, quant: QuantType, row: int, tensor: TensorInfo, first: int, count: int
+    ) -> None:
+        """Repacks rows first..first+count of a tensor into rows of the part's planes from `row` on, as `quant`."""
         row_bytes = tensor.type.row_bytes(tensor.columns)
         step = max(1, CHUNK // row_bytes)
         self._names.append(tensor.name)
@@ -184,27 +208,31 @@ class Loader:
             rows = min(step, count - done)
             start = tensor.offset + (first + done) * row_bytes
             await self.device.upload(self._raw, 0, tensor.source, start, rows * row_bytes)
-            for number, field in enumerate(tensor.type.fields):
+            for field in quant.fields:
                 plane_start, plane_row = part.planes[field.name]
-                field_bytes = tensor.type.blocks(tensor.columns) * field.size
+                field_bytes = quant.blocks(tensor.columns) * field.size
                 shape = (rows, row + done, plane_start, plane_row, field_bytes, row_bytes, len(self._names) - 1)
                 self.device.write(self._shape, 0, struct.pack(f"<{_SHAPE_WORDS}I", *shape))
-                await self._run(part.buffer, tensor.type, number, rows * ceil_div(field_bytes, 4))
+                shader = self._repacking(tensor.type, quant, field)
+                await self._run(part.buffer, shader, bool(field.floats), rows * ceil_div(field_bytes, 4))
             self.progress(rows * row_bytes)
 
-    async def _run(self, plane: Buffer, quant: QuantType, number: int, words: int) -> None:
-        field = quant.fields[number]
-        flaws = (self._flaws,) if field.floats else ()
-        shader = assemble(
+    def _repacking(self, given: QuantType, kept: QuantType, field: Field) -> Shader:
+        if given is not kept:
+            return assemble("repack/halve.wgsl", dialect=self.device.dialect, floats=given.fields[0].floats)
+        return assemble(
             "repack/field.wgsl",
             dialect=self.device.dialect,
-            label=f"{quant.name}.{field.name}",
-            granule=gcd(4, field.offset, field.size, quant.block_bytes),
+            label=f"{given.name}.{field.name}",
+            granule=gcd(4, field.offset, field.size, given.block_bytes),
             size=field.size,
             offset=field.offset,
-            block_bytes=quant.block_bytes,
+            block_bytes=given.block_bytes,
             floats=field.floats,
         )
+
+    async def _run(self, plane: Buffer, shader: Shader, has_floats: bool, words: int) -> None:
+        flaws = (self._flaws,) if has_floats else ()
         groups = ceil_div(words, 64)
         grid = (min(groups, WORKGROUPS_PER_DIMENSION), ceil_div(groups, WORKGROUPS_PER_DIMENSION), 1)
         dispatch = Dispatch(shader, (self._raw, plane, self._shape, *flaws), grid)

@@ -1,10 +1,11 @@
 """What repacking should give: the bytes of each field, side by side in planes."""
 
+import struct
 from functools import cache
 from random import Random
 
 from wgpu_engine.files.gguf import TensorInfo
-from wgpu_engine.files.quants import QuantType
+from wgpu_engine.files.quants import QUANT_TYPES, QuantType
 from wgpu_engine.ops.known_answers.blocks import random_rows
 from wgpu_engine.ops.known_answers.trial import Trial
 from wgpu_engine.ops.repack import Loader
@@ -56,3 +57,23 @@ async def repack_error(trial: Trial, loader: Loader, quant: QuantType) -> float:
             at = 4 * (plane + row * stride)
             wrong += data[at : at + len(wanted)] != wanted
     return wrong / (FEATURES * len(quant.fields))
+
+
+async def halving_error(trial: Trial) -> float:
+    """Loads a small matrix of F32 as F16, in which it is exact; the part of the rows that are wrong."""
+    loader = Loader(trial.device, lambda count: None, halve=True)
+    tensor = small_tensor(QUANT_TYPES["F32"])
+    try:
+        (part,) = (await loader.weight("halves", [[tensor]])).parts
+    finally:
+        loader.close()
+    trial.hold(part.buffer)
+    data = await trial.read(part.buffer, 0, part.buffer.size // 4)
+    values = struct.unpack(f"<{FEATURES * K}f", await tensor.source.read(0, tensor.nbytes))
+    plane, stride = part.planes["values"]
+    wrong = 0
+    for row in range(FEATURES):
+        wanted = struct.pack(f"<{K}e", *values[row * K : (row + 1) * K])
+        at = 4 * (plane + row * stride)
+        wrong += data[at : at + len(wanted)] != wanted
+    return wrong / FEATURES

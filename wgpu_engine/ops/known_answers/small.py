@@ -11,7 +11,7 @@ from wgpu_engine.ops.experts import add_experts, gated_experts
 from wgpu_engine.ops.known_answers.bias import bias_error
 from wgpu_engine.ops.known_answers.blocks import FORMATS
 from wgpu_engine.ops.known_answers.log_prob import log_prob_error
-from wgpu_engine.ops.known_answers.repack import FEATURES, K, repack_error, small_tensor
+from wgpu_engine.ops.known_answers.repack import FEATURES, K, halving_error, repack_error, small_tensor
 from wgpu_engine.ops.known_answers.sampling import sampling_error
 from wgpu_engine.ops.known_answers.small_attention import attend_check, rope_check, short_conv_check
 from wgpu_engine.ops.known_answers.small_inputs import EPS, MANY, NORM_WIDTH, Check, SmallInputs, numbers, rows_of
@@ -54,6 +54,7 @@ class SmallChecks:
         stages = (self.inputs.one, self.inputs.many)
         for name in known:
             yield self._repack(name)
+        yield Check("halve F32", lambda: halving_error(self.inputs.trial))
         for name in known:
             yield self._embed(name, "f32")
         yield self._embed("F32", "q8")
