@@ -144,6 +144,7 @@ def run_everything(
     counts, ring = device.buffer(4 * SLOTS * VOCAB, "counts"), device.buffer(4 * SLOTS * RING, "ring")
     biases = device.buffer(BIAS_BYTES * MOST_BIASES * SLOTS, "biases")
     weights = {name: (weight(loader, name, VOCAB), weight(loader, name, WIDTH, WIDTH)) for name in types}
+    weight(Loader(device, lambda _: None, halve=True), "F32", VOCAB)
     for precision, rows in product(("exact", "fast"), sizes):
         for table, pair in weights.values():
             square = weight(loader, table.quant.name, WIDTH)
