@@ -177,10 +177,11 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
     ],
 )
 def test_broken_kernel_is_found(
-    run: Run, spoil: Break, template: str, old: str, new: str, starts: Sequence[str]
+    run: Run, spoil: Break, rng: np.random.Generator, template: str, old: str, new: str, starts: Sequence[str]
 ) -> None:
+    """By all that have it in them, and by none of the others, of which some are drawn."""
     spoil(template, old, new)
-    answers = run(some_types)
+    answers = run(lambda kernel: some_types(kernel) and (kernel.split()[0] in starts or rng.random() < 0.25))
     wrong = {kernel for kernel, each in answers.items() if not each.passed}
     assert wrong == {kernel for kernel in answers if kernel.split()[0] in starts}
 
