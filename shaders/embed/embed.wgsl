@@ -26,8 +26,8 @@ fn embedding(index: u32, block: u32, lane: u32) -> vec4<f32> {
 {% include "quants/unit_values.wgsl" %}
 
 fn embedding(index: u32, block: u32, lane: u32) -> vec4<f32> {
-  let q = quants(index, block);
-  let s = scales(index, block);
+  let q = quants(index, block, 0u);
+  let s = scales(index, block, 0u);
   let packed = select(q.hi[lane & 3u], q.lo[lane & 3u], lane < 4u);
   let scale = select(s.zw, s.xy, lane < 4u);
   return weight4(packed, scale.x, scale.y);

@@ -2,7 +2,9 @@
 
    A workgroup of 8 x `columns` threads makes 32 features for `columns * tile` rows. Each thread runs along K by itself;
    with `share`, a lane loads one part of the activations and shuffles it to its seven neighbours. With `ports` = 2 it
-   makes gate and up features together. For experts see `experts/groups.wgsl` and `experts/chosen.wgsl`. #}
+   makes gate and up features together. For experts see `experts/groups.wgsl` and `experts/chosen.wgsl`.
+
+   A single column takes two units of a superblock at a time, so that what both read is loaded once. #}
 {% set threads = 8 * columns %}
 {% set expert_feature = "base + " if experts else "" %}
 {% include "matmul/bindings.wgsl" %}
@@ -49,20 +51,23 @@ fn main(
 {% endif %}
 {% endfor %}{% endfor %}{% endfor %}
 {% if codec == "q8" %}
-  for (var unit = 0u; unit < select(0u, ${k // 32}u, used); unit++) {
+{% set step = 2 if superblocks and columns * tile == 1 else 1 %}
+  for (var unit = 0u; unit < select(0u, ${k // 32}u, used); unit += ${step}u) {
+{% for odd in range(step) %}
 {% for t in range(tile) %}
-    let x${t} = read_block(row${t}, unit, lane, cluster);
+    let x${t}_${odd} = read_block(row${t}, unit + ${odd}u, lane, cluster);
 {% endfor %}
 {% for p in range(ports) %}{% for v in range(4) %}
     {
       let f = ${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u;
-      let q = quants(f, unit);
-      let s = scales(f, unit);
+      let q = quants(f, unit, ${odd}u);
+      let s = scales(f, unit, ${odd}u);
 {% for t in range(tile) %}
-      total${t}_${p}_${v} += block_product(q, s, x${t});
+      total${t}_${p}_${v} += block_product(q, s, x${t}_${odd});
 {% endfor %}
     }
 {% endfor %}{% endfor %}
+{% endfor %}
   }
 {% elif quant_is_float and (k % 32 or not share) %}
   for (var group = 0u; group < select(0u, ${(k + 3) // 4}u, used); group++) {
@@ -102,8 +107,8 @@ fn main(
     {
       let f = ${expert_feature}min(feature + ${v}u, ${span - 1}u) + ${p * part}u;
 {% if not quant_is_float %}
-      let q = quants(f, unit);
-      let s = scales(f, unit);
+      let q = quants(f, unit, 0u);
+      let s = scales(f, unit, 0u);
 {% endif %}
 {% for i in range(8) %}
 {% if quant_is_float %}

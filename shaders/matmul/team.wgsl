@@ -50,7 +50,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 {% if codec == "q8" %}
       var total = 0.0;
       for (var unit = member; unit < ${k // 32}u; unit += ${team}u) {
-        total += block_product(quants(f, unit), scales(f, unit), read_block(row, unit, 0u, 0u));
+        total += block_product(quants(f, unit, 0u), scales(f, unit, 0u), read_block(row, unit, 0u, 0u));
       }
       parts[(${p * 32}u + made) * ${runs}u + member] = total;
 {% else %}
@@ -62,8 +62,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         }
 {% else %}
         for (var unit = run * 8u; unit < min(run * 8u + 8u, ${k // 32}u); unit++) {
-          let q = quants(f, unit);
-          let s = scales(f, unit);
+          let q = quants(f, unit, 0u);
+          let s = scales(f, unit, 0u);
           let x = row * ${k // 4}u + unit * 8u;
 {% for i in range(8) %}
           sums = fma(weight4(q.${"lo" if i < 4 else "hi"}.${"xyzw"[i % 4]}, s.${"x" if i < 4 else "z"}, s.${"y" if i < 4 else "w"}), a[x + ${i}u], sums);

@@ -4,9 +4,10 @@
 {% include "quants/grid_pairs.wgsl" %}
 const SPLIT_SCALES = true;
 
-fn quants(feature: u32, unit: u32) -> Quants {
-  let low = (vec4<u32>(word(QUANTS + feature * QUANTS_ROW + unit)) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u);
-  let high = vec4<u32>(half_at(HIGH + feature * HIGH_ROW, unit)) >> vec4<u32>(0u, 4u, 8u, 12u);
+fn quants(feature: u32, unit: u32, odd: u32) -> Quants {
+  let bytes = vec4<u32>(0u, 8u, 16u, 24u);
+  let low = (vec4<u32>(word(QUANTS + feature * QUANTS_ROW + unit + odd)) >> bytes) & vec4<u32>(255u);
+  let high = vec4<u32>(half_at(HIGH + feature * HIGH_ROW, unit + odd)) >> vec4<u32>(0u, 4u, 8u, 12u);
   let pairs = grid_pairs(low | ((high & vec4<u32>(7u)) << vec4<u32>(8u)));
   // 8 * pair - 8 + 1 or - 1, the sign bit inverted so that nothing is borrowed from the next byte
   let shift = vec4<u32>(0x79797979u) - ((high >> vec4<u32>(3u)) & vec4<u32>(1u)) * 0x02020202u;
@@ -14,12 +15,12 @@ fn quants(feature: u32, unit: u32) -> Quants {
   return Quants((pairs.lo * 8u + shift.xxyy) ^ sign, (pairs.hi * 8u + shift.zzww) ^ sign);
 }
 
-fn scales(feature: u32, unit: u32) -> vec4<f32> {
+fn scales(feature: u32, unit: u32, odd: u32) -> vec4<f32> {
   let start = SCALES + feature * SCALES_ROW;
   let i = start + 2u * (unit >> 3u);
   let words = vec2<u32>(word(i), word(i + 1u));
   let top = (words.xxyy >> vec4<u32>(12u, 24u, 4u, 16u)) & vec4<u32>(0xfu, 0xf0u, 0xf00u, 0xf000u);
   let d = 0.125 * unpack2x16float(top.x | top.y | top.z | top.w).x;
-  let pair = half_at(start, unit >> 1u) >> (6u * (unit & 1u));
+  let pair = half_at(start, unit >> 1u) >> (6u * ((unit + odd) & 1u));
   return vec4<f32>(d * f32(2u * (pair & 7u) + 1u), 0.0, d * f32(2u * ((pair >> 3u) & 7u) + 1u), 0.0);
 }

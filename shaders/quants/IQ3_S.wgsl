@@ -5,21 +5,21 @@
 {% include "quants/bits.wgsl" %}
 const SPLIT_SCALES = false;
 
-fn quants(feature: u32, unit: u32) -> Quants {
-  let i = QUANTS + feature * QUANTS_ROW + 2u * unit;
+fn quants(feature: u32, unit: u32, odd: u32) -> Quants {
+  let i = QUANTS + feature * QUANTS_ROW + 2u * (unit + odd);
   let bytes = vec4<u32>(0u, 8u, 16u, 24u);
-  let high = byte_at(HIGH + feature * HIGH_ROW, unit);
+  let high = (word(HIGH + feature * HIGH_ROW + (unit >> 2u)) >> (8u * ((unit + odd) & 3u))) & 255u;
   let lo = (vec4<u32>(high) << vec4<u32>(8u, 7u, 6u, 5u)) & vec4<u32>(256u);
   let hi = (vec4<u32>(high) << vec4<u32>(4u, 3u, 2u, 1u)) & vec4<u32>(256u);
-  let minus = bits(word(SIGNS + feature * SIGNS_ROW + unit));
+  let minus = bits(word(SIGNS + feature * SIGNS_ROW + unit + odd));
   return Quants(
     grid_words(((vec4<u32>(word(i)) >> bytes) & vec4<u32>(255u)) | lo) ^ (minus.lo * 15u),
     grid_words(((vec4<u32>(word(i + 1u)) >> bytes) & vec4<u32>(255u)) | hi) ^ (minus.hi * 15u));
 }
 
-fn scales(feature: u32, unit: u32) -> vec4<f32> {
+fn scales(feature: u32, unit: u32, odd: u32) -> vec4<f32> {
   let block = unit >> 3u;
-  let scale = (word(SCALES + feature * SCALES_ROW + block) >> (4u * (unit & 7u))) & 15u;
+  let scale = (word(SCALES + feature * SCALES_ROW + block) >> (4u * ((unit + odd) & 7u))) & 15u;
   let d = half_float(SCALE + feature * SCALE_ROW, block) * f32(2u * scale + 1u);
   return vec4<f32>(2.0 * d, -15.0 * d, 2.0 * d, -15.0 * d);
 }

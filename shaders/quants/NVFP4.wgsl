@@ -2,8 +2,8 @@
 {% include "quants/fp4.wgsl" %}
 const SPLIT_SCALES = true;
 
-fn quants(feature: u32, unit: u32) -> Quants {
-  let v = w[(QUANTS + feature * QUANTS_ROW) / 4u + unit];
+fn quants(feature: u32, unit: u32, odd: u32) -> Quants {
+  let v = w[(QUANTS + feature * QUANTS_ROW) / 4u + unit + odd];
   let high = v >> vec4<u32>(4u);
   return Quants(fp4(vec4<u32>(v.xy, high.xy)), fp4(vec4<u32>(v.zw, high.zw)));
 }
@@ -15,7 +15,7 @@ fn half_scale(bits: u32) -> f32 {
   return select(value, 0.0, bits == 127u);
 }
 
-fn scales(feature: u32, unit: u32) -> vec4<f32> {
-  let pair = half_at(SCALES + feature * SCALES_ROW, unit);
+fn scales(feature: u32, unit: u32, odd: u32) -> vec4<f32> {
+  let pair = half_at(SCALES + feature * SCALES_ROW, unit + odd);
   return vec4<f32>(half_scale(pair & 255u), 0.0, half_scale(pair >> 8u), 0.0);
 }

@@ -15,9 +15,9 @@ fn power(digit: u32) -> vec4<u32> {
   return vec4<u32>(select((0x1b090301u >> (8u * digit)) & 255u, 81u, digit == 4u));
 }
 
-fn quants(feature: u32, unit: u32) -> Quants {
+fn quants(feature: u32, unit: u32, odd: u32) -> Quants {
   let block = unit >> 3u;
-  let j = unit & 7u;
+  let j = (unit + odd) & 7u;
   let i = (QUANTS + feature * QUANTS_ROW) / 4u + 3u * block;
   if (j < 5u) {
     return Quants(digits(w[i], power(j)), digits(w[i + 1u], power(j)));
@@ -30,7 +30,7 @@ fn quants(feature: u32, unit: u32) -> Quants {
   return Quants(digits(bytes, power(4u)), digits(last, vec4<u32>(1u, 3u, 9u, 27u)));
 }
 
-fn scales(feature: u32, unit: u32) -> vec4<f32> {
+fn scales(feature: u32, unit: u32, odd: u32) -> vec4<f32> {
   let d = half_float(SCALE + feature * SCALE_ROW, unit >> 3u);
   return vec4<f32>(d, -d, d, -d);
 }

@@ -47,6 +47,24 @@ def test_project(name: str, precision: str, lab: Any, builder: Any) -> None:
     check_project(lab, builder, draw(name, precision, lab.rng, rows=rows))
 
 
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+@pytest.mark.parametrize("name", ["INT4_G128", "INT8_G128", "TERNARY"])
+def test_rows_that_end_within_a_block(name: str, precision: str, lab: Any, builder: Any) -> None:
+    """Also after an odd number of units, where a single column takes two at a time: behind it lies the next row."""
+    for k in (32, 96, 192):
+        case = Case(name, precision, 3, 37, k, 3, bias=False, normed=False)
+        plan = builder(case.rows, 1, precision)
+        matrix = lab.matrix(name, case.features, k)
+        weight = lab.load(matrix)
+        a = make_input(lab, plan, case, (weight,))
+        logits = plan.logits(case.features)
+        project(plan, (weight,), a.activation, logits, case.features, outputs_only=True)
+        lab.write_state(plan, [(0, 0, 0)] * case.live, [0])
+        lab.run(plan)
+        picked = Input(None, a.meant[:1], a.seen[:1], a.rounding[:1], a.factor[:1])
+        picked.check(lab.rows(logits, 1, case.features), matrix.values.astype(np.float64))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "precision"), PAIRS)
 def test_project_everywhere(name: str, precision: str, lab: Any, builder: Any) -> None:

@@ -271,6 +271,7 @@ def _weight_values(weight: Weight, part: WeightPart) -> dict[str, Any]:
     return {
         "quant": weight.quant.name,
         "quant_is_float": weight.quant.is_float,
+        "superblocks": weight.quant.block == 256 and weight.k % 64 == 0,
         "planes": part.plane_constants,
         "k": weight.k,
         "ports": weight.ports,
