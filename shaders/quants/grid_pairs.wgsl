@@ -1,7 +1,8 @@
 {# Look-up of eight weights at a time: entries of 16 bits, two for a weight. #}
 {% include "quants/spread_pairs.wgsl" %}
+{% include "quants/grid.wgsl" %}
 fn grid_entry(i: u32) -> u32 {
-  return word(GRID + (i >> 1u)) >> (16u * (i & 1u));
+  return grid_word(i >> 1u) >> (16u * (i & 1u));
 }
 
 fn grid_pairs(i: vec4<u32>) -> Quants {

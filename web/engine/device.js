@@ -106,7 +106,8 @@ export class GPU {
   /** @returns {number} a zeroed storage buffer of `size` bytes, a multiple of 16 */
   buffer(size, label) {
     this._check();
-    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const kinds = GPUBufferUsage;
+    const usage = kinds.STORAGE | kinds.UNIFORM | kinds.COPY_SRC | kinds.COPY_DST;
     const number = this._free.pop() ?? this._buffers.length;
     this._buffers[number] = this._device.createBuffer({ label, size, usage });
     this.buffers += 1;

@@ -79,8 +79,9 @@ class NativeDevice:
                 f"a buffer of {size >> 20} MiB ({label}) is more than the {self.limits.buffer_bytes >> 20} MiB that "
                 "this adapter allows: use a smaller model or --ctx-size"
             )
-        usage = self._wgpu.BufferUsage
-        return self._guard(label, lambda: self._create(label, size, usage.STORAGE | usage.COPY_SRC | usage.COPY_DST))  # type: ignore[no-any-return]
+        kinds = self._wgpu.BufferUsage
+        usage = kinds.STORAGE | kinds.UNIFORM | kinds.COPY_SRC | kinds.COPY_DST
+        return self._guard(label, lambda: self._create(label, size, usage))  # type: ignore[no-any-return]
 
     def _create(self, label: str, size: int, usage: int) -> Any:
         buffer = self._device.create_buffer(label=label, size=size, usage=usage)

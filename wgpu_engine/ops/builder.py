@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Device, Dispatch, Shader
-from wgpu_engine.gpu.wgsl import assemble
+from wgpu_engine.gpu.wgsl import assemble, binding_types
 from wgpu_engine.ops.state import state_bytes
 
 Codec = Literal["f32", "q8"]
@@ -69,6 +69,14 @@ class ScratchPool:
         buffer = self._buffers.get((label, size))
         if buffer is None:
             buffer = self._buffers[label, size] = self.device.buffer(size, label)
+        return buffer
+
+    def table(self, data: bytes, label: str) -> Buffer:
+        """A buffer that holds `data`, which nobody overwrites; a label always means the same."""
+        known = (label, len(data)) in self._buffers
+        buffer = self.buffer(len(data), label)
+        if not known:
+            self.device.write(buffer, 0, data)
         return buffer
 
     def free(self) -> None:
@@ -142,7 +150,8 @@ class PlanBuilder:
     def add(self, shader: Shader, buffers: tuple[Buffer, ...], grid: tuple[int, int, int]) -> None:
         assert max(grid) <= WORKGROUPS_PER_DIMENSION, f"{shader.name}: grid {grid} is too large"
         assert len(set(map(id, buffers))) == len(buffers), f"{shader.name}: a buffer is bound twice"
-        assert len(buffers) <= self.device.limits.storage_buffers, f"{shader.name}: too many buffers"
+        uniform = binding_types(shader.source).count("uniform")
+        assert len(buffers) - uniform <= self.device.limits.storage_buffers, f"{shader.name}: too many buffers"
         self.dispatches.append(Dispatch(shader, buffers, grid))
 
 

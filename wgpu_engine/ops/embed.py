@@ -61,6 +61,7 @@ def _dispatch(
             f"{table.quant.name}.{codec}",
             quant=table.quant.name,
             quant_is_float=table.quant.is_float,
+            uniform_grid=False,
             planes=part.plane_constants,
             width=width,
             codec=codec,

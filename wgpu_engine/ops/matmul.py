@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from wgpu_engine.errors import UnsupportedModelError
+from wgpu_engine.files.grids import grid
 from wgpu_engine.gpu.device import WORKGROUPS_PER_DIMENSION, Buffer, Dispatch
 from wgpu_engine.ops.builder import Activation, Codec, PlanBuilder, ceil_div, op, row_floats, square_words
 from wgpu_engine.ops.variants import Problem, Variant, variants
@@ -202,6 +203,12 @@ def multiply(
     if weight.factors is not None:
         bindings.append(("factors", ("read", FLOATS), weight.factors))
         values["scaled"] = True
+    values["uniform_grid"] = bool(weight.quant.grid) and builder.device.adapter.kind == "cpu"
+    if values["uniform_grid"]:
+        # such adapters gather from uniform buffers, where they branch for each lane of a load from storage
+        table = grid(weight.quant.grid)
+        declaration = ("uniform", f"array<vec4<u32>, {len(table) // 16}>")
+        bindings.append(("grid_table", declaration, builder.pool.table(table, f"grid {weight.quant.grid}")))
     columns = columns or (builder.outputs if gather else builder.rows)
     problem = Problem(
         weight.quant.name, a.codec, weight.features, weight.k, weight.ports, 1 if experts == "row" else columns
