@@ -99,7 +99,9 @@ class FakeDevice:
         self.shaders[source] = dispatch.shader
         kinds = binding_types(source)
         assert len(kinds) == len(dispatch.buffers), f"{name}: {len(kinds)} bindings, {len(dispatch.buffers)} buffers"
-        assert len(kinds) <= self.limits.storage_buffers, f"{name}: {len(kinds)} bindings"
+        stored = len(kinds) - kinds.count("uniform")
+        assert stored <= self.limits.storage_buffers, f"{name}: {stored} storage buffers"
+        assert kinds.count("uniform") <= 1
         (size,) = WORKGROUP_SIZE.findall(source)
         threads = prod(int(each) for each in size.split(","))
         assert threads <= self.limits.invocations, f"{name}: {threads} threads in a workgroup"

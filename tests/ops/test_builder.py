@@ -8,6 +8,7 @@ from wgpu_engine.gpu.device import Shader
 from wgpu_engine.ops.builder import Q8_BLOCK_WORDS, ScratchPool, ceil_div, row_floats, square_words
 from wgpu_engine.ops.matmul import project
 from wgpu_engine.ops.state import FROM_SLOT, Row, decode_row, pack_state, state_bytes
+from wgpu_engine.platform.drive import drive
 
 
 def test_scratch_of_a_label_and_size_is_shared(device: Any) -> None:
@@ -21,6 +22,15 @@ def test_scratch_of_a_label_and_size_is_shared(device: Any) -> None:
     pool.free()
     assert device.buffers == before
     assert pool.buffer(64, "normed") is not one
+    pool.free()
+
+
+def test_a_table_is_written_once(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, data = ScratchPool(device), bytes(range(64))
+    table = pool.table(data, "grid")
+    assert drive(device.receive(device.read(table, 0, 64))) == data
+    monkeypatch.setattr(device, "write", None)
+    assert pool.table(data, "grid") is table
     pool.free()
 
 
