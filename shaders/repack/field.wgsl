@@ -17,12 +17,7 @@ fn place(row: u32, i: u32) -> u32 {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let i = (workgroup.y * 65535u + workgroup.x) * 64u + thread;
-  let words = (shape[4] + 3u) / 4u;
-  let row = i / words;
-  if (row >= shape[0]) {
-    return;
-  }
+{% include "repack/enter_row.wgsl" %}
   let at = 4u * (i % words);
   var value = 0u;
 {% if granule == 4 %}

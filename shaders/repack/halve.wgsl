@@ -3,12 +3,7 @@
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let i = (workgroup.y * 65535u + workgroup.x) * 64u + thread;
-  let words = (shape[4] + 3u) / 4u;
-  let row = i / words;
-  if (row >= shape[0]) {
-    return;
-  }
+{% include "repack/enter_row.wgsl" %}
   let at = row * shape[5] / 4u + 2u * (i % words);
   // the last word of a row of odd length has one
   let whole = 4u * (i % words) + 2u < shape[4];

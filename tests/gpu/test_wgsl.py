@@ -296,8 +296,8 @@ def test_binding_types() -> None:
 @group(0) @binding(4) var<storage> e: array<u32>;
 var<workgroup> f: array<u32, 4>;
 """
-    assert binding_types(source) == ["read-only-storage", "storage", "uniform", "storage", "read-only-storage"]
-    assert binding_types("fn main() {}") == []
+    assert binding_types(source) == ("read-only-storage", "storage", "uniform", "storage", "read-only-storage")
+    assert binding_types("fn main() {}") == ()
 
 
 @pytest.mark.parametrize("numbers", [(1,), (0, 2), (0, 1, 3)])

@@ -49,11 +49,12 @@ def _render(template: str, dialect: str, values: tuple[tuple[str, Any], ...]) ->
     return source
 
 
-def binding_types(source: str) -> list[str]:
+@cache
+def binding_types(source: str) -> tuple[str, ...]:
     """The buffer type of each binding, by its number: "uniform", "read-only-storage" or "storage"."""
     found = {
         int(number): "uniform" if space == "uniform" else "storage" if access == "read_write" else "read-only-storage"
         for number, space, access in _BINDING.findall(source)
     }
     assert sorted(found) == list(range(len(found))), "bindings must be numbered from 0 without gaps"
-    return [found[number] for number in range(len(found))]
+    return tuple(found[number] for number in range(len(found)))
