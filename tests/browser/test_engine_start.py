@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.conftest import BLANK
 from tests.browser.engine_scripts import START, ask
@@ -19,25 +19,32 @@ READY_S = """async () => {
   await Engine.start();
   return performance.now() / 1000;
 }"""
+# what any page with Pyodide costs on this machine, at this moment
+PLAIN_S = """async () => {
+  const { loadPyodide } = await import("/pyodide/pyodide.mjs");
+  await loadPyodide({ indexURL: new URL("/pyodide/", location).href });
+  return performance.now() / 1000;
+}"""
 
 
 def test_it_is_ready_soon(browser: Browser, site_url: str) -> None:
-    """Within 6 s of the visit where nothing is kept, and of 4 s on the next; whatever else the machine does, in one of
-    three tries."""
+    """Within 2.5 times what Pyodide alone takes, on the visit where nothing is kept and on the next; whatever else the
+    machine does, in one of three tries."""
+
+    def visit(context: BrowserContext, script: str) -> float:
+        page = context.new_page()
+        page.goto(site_url + BLANK)
+        seconds: float = page.evaluate(script)
+        page.close()
+        return seconds
+
     tries = []
     for _ in range(3):
-        context = browser.new_context()
-        seconds = []
-        for _ in range(2):
-            page = context.new_page()
-            page.goto(site_url + BLANK)
-            seconds.append(page.evaluate(READY_S))
-            page.close()
-        context.close()
-        tries.append(seconds)
-        if seconds[0] <= 6 and seconds[1] <= 4:
+        with browser.new_context() as plain, browser.new_context() as ours:
+            tries.append([visit(ours, READY_S) / visit(plain, PLAIN_S) for _ in range(2)])
+        if max(tries[-1]) <= 2.5:
             return
-    raise AssertionError(f"seconds until it was ready, first and next visit: {tries}")
+    raise AssertionError(f"times as long as Pyodide alone, first and next visit: {tries}")
 
 
 def test_no_adapter(launch: Any, open_page: Any, site_url: str) -> None:
