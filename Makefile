@@ -58,7 +58,7 @@ test-slow: web ## the sweeps that take minutes
 # The known answers are left to doctor in a page, which tries all of them on Tint in `make test`.
 test-dawn: $(VENV)/.ready-dev ## the kernels' tests on Dawn and its compiler Tint, which browsers use
 	@$(SETUP) dawn
-	$(ON_DAWN) $(BIN)/pytest -m "not slow" $(wildcard tests/gpu tests/ops) --ignore=tests/gpu/test_wgsl.py \
+	$(ON_DAWN) $(BIN)/pytest -m "not slow and not any_compiler" $(wildcard tests/gpu tests/ops) --ignore=tests/gpu/test_wgsl.py \
 		--ignore=tests/ops/test_known_answers.py $(TESTS)
 
 test-dawn-models: $(VENV)/.ready-dev ## every architecture beside its reference on Dawn, for about a quarter of an hour

@@ -91,13 +91,14 @@ def screen_unit(profile: Path, port: int, chromium: BrowserType) -> Iterator[tup
         browser.close()
 
 
-def ask(page: Page, text: str) -> None:
+def ask(page: Page, text: str, to_the_end: bool = True) -> None:
     field = page.get_by_role("textbox", name="Message", exact=True)
     expect(field).to_be_visible(timeout=SLOW_MS)
     field.fill(text)
     page.keyboard.press("Enter")
     expect(page.locator(".message.assistant").last).to_be_visible(timeout=SLOW_MS)
-    expect(page.locator(".message.running")).to_have_count(0, timeout=SLOW_MS)
+    if to_the_end:
+        expect(page.locator(".message.running")).to_have_count(0, timeout=SLOW_MS)
 
 
 @pytest.mark.timeout(600)
@@ -114,11 +115,11 @@ def test_a_kiosk_by_its_units(
     profile.mkdir()
     with site_unit(folder, port), screen_unit(profile, port, browser.browser_type) as (kiosk_browser, page):
         assert page.url == f"http://localhost:{port}/"
-        ask(page, "Hello")
+        ask(page, "Hello", to_the_end=False)
         expect(page.get_by_role("heading", name="Museum guide")).to_be_visible()
         assert page.get_by_role("button", name="Settings").count() == 0
         assert page.locator("a[href]:visible").count() == 0
-        # nobody is there any more
+        # nobody is there any more, perhaps not even for a slow answer's end
         expect(page.get_by_text("Clearing the conversation in")).to_be_visible(timeout=SLOW_MS)
         expect(page.locator(".message")).to_have_count(0, timeout=SLOW_MS)
         kill_gpu(kiosk_browser)

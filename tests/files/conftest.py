@@ -1,6 +1,8 @@
 """A writer of GGUF files that will also write wrong ones, and a server of files that can misbehave."""
 
+import os
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from wgpu_engine.files import fetch, package
+from wgpu_engine.files.store import Store
 
 CODES = {"u8": (0, "B"), "i8": (1, "b"), "u16": (2, "H"), "i16": (3, "h"), "u32": (4, "I"), "i32": (5, "i")}
 CODES |= {"f32": (6, "f"), "bool": (7, "B"), "u64": (10, "Q"), "i64": (11, "q"), "f64": (12, "d")}
@@ -180,3 +185,43 @@ def write(tmp_path: Path) -> Callable[[bytes], Path]:
         return path
 
     return to_file
+
+
+FAKE_PYTHON = """#!{python}
+import os, pathlib, shutil, sys
+arguments = sys.argv[1:]
+assert arguments[:3] == ["-m", "pip", "download"] and "--no-deps" in arguments, arguments
+assert arguments[-1] == "llm-tiny==1.0", arguments
+folder = pathlib.Path(arguments[arguments.index("--dest") + 1])
+assert os.environ["TMPDIR"] == str(folder)
+(folder / "pip-temporary").write_bytes(bytes(1000))
+{action}
+"""
+
+
+@pytest.fixture
+def fake_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes `python -m pip` do something else."""
+
+    def play(action: str) -> None:
+        script = tmp_path / "python"
+        script.write_text(FAKE_PYTHON.format(python=sys.executable, action=action))
+        script.chmod(0o755)
+        monkeypatch.setattr(package.sys, "executable", str(script))
+
+    return play
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty store, downloads to which wait for nothing and heed nothing of this machine's settings."""
+    monkeypatch.setattr(fetch, "BACKOFF", (0.0, 0.0, 0.0))
+    for name in ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    return Store(tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def model(draft: type[Draft]) -> bytes:
+    """A sound file of about 4 MiB, so that it comes in several chunks."""
+    return draft(data=os.urandom(4 << 20)).put("a", "u8", 1).tensor("t", (1 << 20,)).build()

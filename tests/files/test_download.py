@@ -1,57 +1,16 @@
-import hashlib
-import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wgpu_engine.errors import DownloadError, ModelNotFoundError, UnsupportedModelError
-from wgpu_engine.files import download, fetch
-from wgpu_engine.files.catalogue import CATALOGUE, CatalogueEntry
+from tests.files.downloads import interrupt_after, left, sha256
+from wgpu_engine.errors import DownloadError
+from wgpu_engine.files import fetch
 from wgpu_engine.files.download import pull
 from wgpu_engine.files.store import Record, Store, partial_path, record_path
-
-
-@pytest.fixture(autouse=True)
-def calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "BACKOFF", (0.0, 0.0, 0.0))
-    for name in ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "home")
-
-
-@pytest.fixture(scope="module")
-def model(draft: Any) -> bytes:
-    """A sound file of about 4 MiB, so that it comes in several chunks."""
-    return bytes(draft(data=os.urandom(4 << 20)).put("a", "u8", 1).tensor("t", (1 << 20,)).build())
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def left(store: Store) -> list[str]:
-    """What is in the store, lock files aside."""
-    return sorted(path.name for path in store.folder.iterdir() if not path.name.endswith(".lock"))
-
-
-def interrupt_after(bytes_done: int) -> Callable[[str, int, int | None], None]:
-    def progress(stage: str, done: int, total: int | None) -> None:
-        if stage == "download" and done >= bytes_done:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 def test_pulls_a_url(store: Store, server: Any, model: bytes) -> None:
@@ -193,98 +152,6 @@ def test_checks_the_hash_in_the_address(store: Store, server: Any, model: bytes)
     assert left(store) == ["m.gguf", "m.gguf.json"]
 
 
-@pytest.mark.parametrize(
-    ("status", "match"), [(401, "needs a login"), (403, "needs a login"), (410, "isn't there"), (400, "400")]
-)
-def test_says_why_it_was_refused(store: Store, server: Any, status: int, match: str) -> None:
-    server.faults = [status]
-    with pytest.raises(DownloadError, match=match):
-        pull(f"{server.url}/m.gguf", store)
-    assert len(server.requests) == 1
-    assert left(store) == []
-
-
-def test_says_that_there_is_no_such_file(store: Store, server: Any) -> None:
-    with pytest.raises(DownloadError, match=r"/m.gguf isn't there \(404\): check the spelling"):
-        pull(f"{server.url}/m.gguf", store)
-
-
-def test_says_that_there_is_no_network(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-        # Long waits would show that it was tried in vain.
-        monkeypatch.setattr(fetch, "BACKOFF", (60.0, 60.0))
-        with pytest.raises(DownloadError, match=r"127.0.0.1 can't be reached \(.+\): check the network connection"):
-            pull(f"http://127.0.0.1:{port}/m.gguf", store)
-    with pytest.raises(DownloadError, match=r"no-such-host.invalid can't be reached \(.+\): check the network"):
-        pull("http://no-such-host.invalid/m.gguf", store)
-
-
-def test_says_that_there_is_no_network_any_more(store: Store, server: Any, model: bytes) -> None:
-    server.files["/m.gguf"] = model
-    server.headers["/m.gguf"] = {"ETag": '"v1"'}
-    with pytest.raises(KeyboardInterrupt):
-        pull(f"{server.url}/m.gguf", store, interrupt_after(1 << 20))
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(DownloadError, match=r"127.0.0.1 can't be reached"):
-        pull(f"{server.url}/m.gguf", store)
-    assert left(store) == ["m.gguf.part", "m.gguf.part.json"]
-
-
-@pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "nonsense://x"), ("SSL_CERT_FILE", "/absent/file.pem")])
-def test_says_that_the_environment_is_wrong(
-    store: Store, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    with pytest.raises(DownloadError, match="check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"):
-        pull("https://example.invalid/m.gguf", store)
-
-
-@pytest.mark.parametrize("page", [b"<!DOCTYPE html><html>log in first</html>", b"<html>" + bytes(5 << 20)])
-def test_refuses_a_web_page_early(store: Store, server: Any, page: bytes) -> None:
-    server.files["/m.gguf"] = page
-    furthest = 0
-
-    def progress(stage: str, done: int, total: int | None) -> None:
-        nonlocal furthest
-        furthest = max(furthest, done)
-
-    with pytest.raises(DownloadError, match=r"can't be used: m.gguf is not a GGUF file: it is a web page"):
-        pull(f"{server.url}/m.gguf", store, progress)
-    assert furthest <= 2 << 20
-    assert left(store) == []
-
-
-def test_refuses_a_truncated_model_early(store: Store, server: Any, model: bytes) -> None:
-    server.files["/m.gguf"] = model[:-1]
-    with pytest.raises(DownloadError, match="truncated: 1 bytes are missing"):
-        pull(f"{server.url}/m.gguf", store)
-    assert left(store) == []
-
-
-def test_refuses_an_unsupported_model_early(store: Store, server: Any, draft: Any) -> None:
-    server.files["/m.gguf"] = draft(data=bytes(84)).tensor("t", (256,), 9).build()
-    with pytest.raises(UnsupportedModelError, match=r"m.gguf can't run: the tensor 't' is of type Q8_1"):
-        pull(f"{server.url}/m.gguf", store)
-    assert left(store) == []
-
-
-def test_leaves_room_on_the_disk(store: Store, server: Any, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.files["/m.gguf"] = model
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 1 << 20))
-    with pytest.raises(DownloadError, match=r"4 MB more are needed in .* and 1 MB are free: .*WGPU_ENGINE_HOME"):
-        pull(f"{server.url}/m.gguf", store)
-
-
-def test_says_that_the_store_cannot_be_written(tmp_path: Path, server: Any, model: bytes) -> None:
-    server.files["/m.gguf"] = model
-    (tmp_path / "file").touch()
-    with pytest.raises(DownloadError, match=r"can't be written .*WGPU_ENGINE_HOME"):
-        pull(f"{server.url}/m.gguf", Store(tmp_path / "file"))
-
-
 def test_does_not_mix_up_files_of_one_name(store: Store, server: Any, model: bytes) -> None:
     server.files |= {"/one/m.gguf": model, "/two/m.gguf": model}
     pull(f"{server.url}/one/m.gguf", store)
@@ -314,73 +181,10 @@ def test_pulls_all_parts(store: Store, server: Any, draft: Any) -> None:
         pull(f"{server.url}/m-00001-of-00003.gguf", store)
 
 
-@pytest.fixture
-def hub(make_server: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, model: bytes) -> tuple[Any, Any]:
-    """A hub that redirects to its storage, on another origin, as the real one does."""
-    front, storage = make_server(), make_server()
-    monkeypatch.setenv("HF_ENDPOINT", front.url)
-    path = "/org/repo/resolve/main/m.gguf"
-    front.redirects[path] = f"{storage.url}/blob?signature=1"
-    front.headers[path] = {"X-Linked-ETag": f'"{sha256(model)}"', "X-Linked-Size": str(len(model))}
-    storage.files["/blob"] = model
-    storage.headers["/blob"] = {"ETag": f'"{"f" * 64}"'}
-    return front, storage
-
-
-def test_pulls_from_the_hub(store: Store, hub: tuple[Any, Any], model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    front, storage = hub
-    monkeypatch.setenv("HF_TOKEN", "secret")
-    with pytest.raises(KeyboardInterrupt):
-        pull("hf:org/repo/m.gguf", store, interrupt_after(1 << 20))
-    assert pull("hf:org/repo/m.gguf", store).read_bytes() == model
-    assert "range" in storage.requests[-1][1]
-    assert [headers.get("authorization") for _, headers in front.requests] == ["Bearer secret"] * 2
-    assert [headers.get("authorization") for _, headers in storage.requests] == [None] * 2
-    assert store.find("hf:org/repo/m.gguf") == store.path_for("m")
-
-
-def test_checks_the_hubs_hash(store: Store, hub: tuple[Any, Any], model: bytes) -> None:
-    _, storage = hub
-    storage.files["/blob"] = model[:-1] + bytes([model[-1] ^ 1])
-    with pytest.raises(DownloadError, match=f"instead of {sha256(model)}, so it was deleted"):
-        pull("hf:org/repo/m.gguf", store)
-    assert left(store) == []
-
-
-@pytest.mark.parametrize(
-    ("token", "match"), [("", "doesn't exist or needs a login; accept .* HF_TOKEN"), ("t", "HF_TOKEN")]
-)
-def test_hints_at_the_token(
-    store: Store, hub: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, token: str, match: str
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", token)
-    hub[0].faults = [401]
-    with pytest.raises(DownloadError, match=match):
-        pull("hf:org/repo/m.gguf", store)
-
-
-def test_pulls_the_catalogues_models(
-    store: Store, hub: tuple[Any, Any], model: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entry = CatalogueEntry("named", "m.gguf", "hf:org/repo/m.gguf", "MIT", "a model", sha256="0" * 64)
-    monkeypatch.setattr(download.catalogue, "lookup", lambda name: entry if name == "named" else None)
-    with pytest.raises(DownloadError, match=f"instead of {'0' * 64}"):
-        pull("named", store)
-    assert CATALOGUE
-
-
-def test_suggests_names(store: Store) -> None:
-    with pytest.raises(ModelNotFoundError, match="did you mean smollm2"):
-        pull("smollm", store)
-    with pytest.raises(ModelNotFoundError, match="known are smollm2, "):
-        pull("zzz", store)
-    with pytest.raises(ModelNotFoundError, match=r"there is no model '../x' to pull"):
-        pull("../x", store)
-
-
 PULLER = """
 import sys
 from pathlib import Path
+from wgpu_engine.files import fetch
 from wgpu_engine.files.download import pull
 from wgpu_engine.files.store import Store
 

@@ -10,11 +10,6 @@ from wgpu_engine.files.store import Record, Store, partial_path, record_path, wr
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "home")
-
-
-@pytest.fixture
 def put(store: Store) -> Callable[..., Path]:
     """Puts a file into the store, with a record if a source is given."""
 

@@ -77,6 +77,7 @@ def test_features_that_are_no_fours_are_refused_in_a_sentence(lab: Any, builder:
         gated(plan, weights, a.activation, "f32")
 
 
+@pytest.mark.any_compiler
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_residual_in_parts(precision: str, lab: Any, builder: Any) -> None:
     case = Case("Q4_0", precision, 3, 96, 64, live=2, bias=False, normed=False, scale=0.5)

@@ -116,6 +116,7 @@ def test_features_that_are_no_fours_are_refused_in_a_sentence(
         check_gated(lab, builder, case, names, "f32")
 
 
+@pytest.mark.any_compiler
 def test_gated_in_parts(lab: Any, builder: Any) -> None:
     case = Case("Q5_0", "exact", 2, 44, 64, 2, True, True)
     with lab.limits(binding_bytes=4 * plane_layout(QUANT_TYPES["Q5_0"], 64, 64)[1]):

@@ -74,6 +74,7 @@ def test_project_everywhere(name: str, precision: str, lab: Any, builder: Any) -
             check_project(lab, builder, draw(name, precision, lab.rng, rows=rows, features=int(each)))
 
 
+@pytest.mark.any_compiler
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_stacked_weights_of_unequal_types(precision: str, lab: Any, builder: Any) -> None:
     """q, k and v one behind the other in a row, with a bias over all."""
@@ -91,6 +92,7 @@ def test_stacked_weights_of_unequal_types(precision: str, lab: Any, builder: Any
     a.check(lab.rows(out, 4, 52), np.concatenate([m.values for m in matrices]).astype(np.float64), bias_values)
 
 
+@pytest.mark.any_compiler
 @pytest.mark.parametrize(
     ("name", "k", "precision"), [("F16", 51, "exact"), ("Q4_1", 64, "fast"), ("Q6_K", 512, "exact")]
 )
