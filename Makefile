@@ -55,11 +55,9 @@ test-slow: web ## the sweeps that take minutes
 	@$(BIN)/wgpu-engine pull $(MODEL)
 	$(BIN)/pytest -m slow
 
-# The known answers are left to doctor in a page, which tries all of them on Tint in `make test`.
 test-dawn: $(VENV)/.ready-dev ## the kernels' tests on Dawn and its compiler Tint, which browsers use
 	@$(SETUP) dawn
-	$(ON_DAWN) $(BIN)/pytest -m "not slow and not any_compiler" $(wildcard tests/gpu tests/ops) --ignore=tests/gpu/test_wgsl.py \
-		--ignore=tests/ops/test_known_answers.py $(TESTS)
+	$(ON_DAWN) $(BIN)/pytest -m "not slow and not any_compiler" $(wildcard tests/gpu tests/ops) --ignore=tests/gpu/test_wgsl.py $(TESTS)
 
 test-dawn-models: $(VENV)/.ready-dev ## every architecture beside its reference on Dawn, for about a quarter of an hour
 	@$(SETUP) dawn

@@ -129,6 +129,7 @@ def test_every_kernel_passes_and_nothing_is_left(
     }
 
 
+@pytest.mark.any_compiler
 def test_what_was_made_is_freed(device: NativeDevice, spoil: Break) -> None:
     def everything() -> None:
         trial = Trial(device)
@@ -147,6 +148,7 @@ def test_what_was_made_is_freed(device: NativeDevice, spoil: Break) -> None:
     assert device.buffers == before
 
 
+@pytest.mark.any_compiler
 def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
     spoil("", "-16.0 * d", "-15.0 * d")
     answers = run(lambda kernel: "Q5_0" in kernel or "Q8_0" in kernel)
@@ -156,6 +158,7 @@ def test_broken_decoder_is_found(run: Run, spoil: Break) -> None:
     assert all("off by " in answers[kernel].error for kernel in wrong)
 
 
+@pytest.mark.any_compiler
 @pytest.mark.parametrize(
     ("template", "old", "new", "starts"),
     [
@@ -186,6 +189,7 @@ def test_broken_kernel_is_found(
     assert wrong == {kernel for kernel in answers if kernel.split()[0] in starts}
 
 
+@pytest.mark.any_compiler
 def test_broken_int8_is_found_in_fast_kernels_alone(run: Run, spoil: Break) -> None:
     spoil("", "scale * half", "scale * (half + 1.0)")
     answers = run(some_types)
