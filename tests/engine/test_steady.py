@@ -219,9 +219,13 @@ print(most - bare)
 
 @pytest.mark.model
 def test_no_second_copy_while_loading(smollm2: Path) -> None:
-    """Memory without a file behind it, above the bare interpreter's; buffers of a CPU adapter are part of it."""
+    """Memory without a file behind it, above the bare interpreter's; buffers of a CPU adapter are part of it.
+
+    The second start finds what the driver compiled for the first, whose memory is not at issue.
+    """
     anonymous_kib()
-    run = subprocess.run([sys.executable, "-c", LOADING, smollm2], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", LOADING, smollm2]
+    peaks = [int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(2)]
     with drive(open_model(smollm2)) as file:
         cache = footprint(describe(file.metadata, file.tensors), file.tensor_bytes, 512, "f16").kv
-        assert int(run.stdout) <= 1.1 * file.tensor_bytes + cache + 150e6
+        assert peaks[1] <= 1.1 * file.tensor_bytes + cache + 150e6
