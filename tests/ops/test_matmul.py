@@ -141,7 +141,6 @@ COMPANIES = [([4], 1), ([8, 0], 2), ([3, 8, 1, 0, 4], 5), ([7], 9), ([5, 5, 2], 
 """rows of a step, and for how many its plan has room"""
 
 
-@pytest.mark.any_compiler
 @pytest.mark.parametrize(
     ("name", "companies"),
     [
