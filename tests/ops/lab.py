@@ -226,14 +226,17 @@ class Lab:
             self.device.write(on_device, 0, padded.tobytes())
         return Activation(buffer, width, codec, on_device, eps), seen
 
-    def check_activation(self, h: Activation, wanted: Doubles, rtol: float = 1e-5) -> None:
-        """The first rows of activations must be those wanted, f32 to `rtol` of the row's largest, q8 to half a step."""
+    def check_activation(self, h: Activation, wanted: Doubles, rtol: float | Doubles = 1e-5) -> None:
+        """The first rows of activations must be those wanted, f32 to `rtol` of the row's largest, q8 to half a step.
+
+        `rtol` may be one for each row, [rows, 1].
+        """
         if h.codec == "q8":
-            check_q8(self.words(h.buffer, wanted.size // 32 * Q8_BLOCK_WORDS), wanted, rtol)
+            check_q8(self.words(h.buffer, wanted.size // 32 * Q8_BLOCK_WORDS), wanted, float(np.max(rtol)))
             return
         error = np.abs(self.rows(h.buffer, *wanted.shape) - wanted)
-        bound = rtol * np.abs(wanted).max(axis=1, keepdims=True)
-        assert (error <= bound).all(), f"off by {(error / bound).max() * rtol} of the largest"
+        largest = np.abs(wanted).max(axis=1, keepdims=True)
+        assert (error <= rtol * largest).all(), f"off by {(error / largest).max()} of the largest"
 
     def check_squares(self, h: Activation, x: Doubles) -> None:
         """The sums of squares that belong to activations must be those of rows x."""

@@ -26,12 +26,12 @@ class Reference:
             x = x - x.mean(axis=1, keepdims=True)
         return x / self._deviation(x) * self.gain + self.bias
 
-    def slack(self, x: Doubles) -> float:
-        """How far off f32 may be, relative to a row's largest result: means and biases may cancel what is larger."""
+    def slack(self, x: Doubles) -> Doubles:
+        """How far off f32 may be, by row, relative to its largest result: means and biases cancel what is larger."""
         deviation = self._deviation(x - x.mean(axis=1, keepdims=True) if self.norm.kind == "layer" else x)
-        terms = (np.abs(x) / deviation).max(axis=1) * np.abs(self.gain).max() + np.abs(self.bias).max()
-        largest = np.abs(self(x)).max(axis=1)
-        return float(1e-5 * (terms / np.where(largest, largest, terms)).max())
+        terms = (np.abs(x) / deviation).max(axis=1, keepdims=True) * np.abs(self.gain).max() + np.abs(self.bias).max()
+        largest = np.abs(self(x)).max(axis=1, keepdims=True)
+        return 1e-5 * terms / np.where(largest, largest, terms)
 
     def _deviation(self, x: Doubles) -> Doubles:
         return np.sqrt((x**2).mean(axis=1, keepdims=True) + self.norm.eps)
